@@ -1,0 +1,107 @@
+package meta
+
+import (
+	"context"
+	"errors"
+)
+
+// Errors of a ResourceStore, wrapped with the resource they are about.
+var (
+	ErrNotFound      = errors.New("resource not found")
+	ErrAlreadyExists = errors.New("resource already exists")
+	// ErrConflict: the resourceVersion given is not the current one; read again.
+	ErrConflict = errors.New("resource was changed by someone else")
+	// ErrForbidden: the store refuses this writer. In dev mode the wrapped
+	// message is ForbiddenInDevMode.
+	ErrForbidden = errors.New("not allowed to write the resource")
+	// ErrUnavailable: the store can't be reached or its disk fails; try again.
+	ErrUnavailable = errors.New("resource store is unavailable")
+	// ErrInvalid: the resource as given can't be kept.
+	ErrInvalid = errors.New("resource is invalid")
+	// ErrGone: Watch was asked to resume from a revision that is no longer
+	// remembered; List again and watch from there.
+	ErrGone = errors.New("revision is no longer available")
+)
+
+// ForbiddenInDevMode is what admin writes answer when no store is wired.
+const ForbiddenInDevMode = "broker is not running in cluster mode"
+
+// ErrDevMode is the refusal of every write in dev mode: errors.Is(err,
+// ErrForbidden) holds and the text is exactly ForbiddenInDevMode.
+var ErrDevMode error = devModeError{}
+
+type devModeError struct{}
+
+func (devModeError) Error() string        { return ForbiddenInDevMode }
+func (devModeError) Is(target error) bool { return target == ErrForbidden }
+
+// ResourceStore is the port behind which resources live: YAML files in
+// standalone mode, the Kubernetes API in cluster mode, nothing in dev mode.
+// Safe for concurrent use. Returned objects belong to the caller.
+type ResourceStore interface {
+	Get(ctx context.Context, kind Kind, name string) (Object, error)
+	// List returns all of a kind, sorted by name, and the revision of the
+	// store that they show: Watch from there misses nothing.
+	List(ctx context.Context, kind Kind) (objects []Object, revision string, err error)
+	// Create stores a new object; ErrAlreadyExists when the name is taken.
+	Create(ctx context.Context, object Object) (Object, error)
+	// Update replaces spec, labels and annotations. A resourceVersion in the
+	// object must be the current one (ErrConflict); empty overwrites. Status
+	// is left alone.
+	Update(ctx context.Context, object Object) (Object, error)
+	// UpdateStatus replaces status and nothing else, with the same rule for
+	// resourceVersion. Without a change nothing is written.
+	UpdateStatus(ctx context.Context, object Object) (Object, error)
+	// Patch applies a JSON merge patch (RFC 7386) to metadata and spec. A
+	// metadata.resourceVersion in the patch must be the current one.
+	Patch(ctx context.Context, kind Kind, name string, mergePatch []byte) (Object, error)
+	// Delete removes the object. uid, when not empty, must be that of the
+	// current one (ErrConflict).
+	Delete(ctx context.Context, kind Kind, name string, uid string) error
+	// Watch sends every change of the kind after revision, in order, until ctx
+	// ends or the watcher falls too far behind; then the channel is closed and
+	// the caller lists and watches anew. An empty revision sends the present
+	// objects as Added first and then one Synced.
+	Watch(ctx context.Context, kind Kind, revision string) (<-chan Event, error)
+}
+
+// EventType says what happened to an object.
+type EventType uint8
+
+// The types of an Event.
+const (
+	Added EventType = iota + 1
+	Modified
+	Deleted // Object is the last known state
+	Synced  // the initial objects of a Watch from "" are all sent; Object is nil
+)
+
+// String names the type.
+func (t EventType) String() string {
+	switch t {
+	case Added:
+		return "Added"
+	case Modified:
+		return "Modified"
+	case Deleted:
+		return "Deleted"
+	case Synced:
+		return "Synced"
+	default:
+		return "Unknown"
+	}
+}
+
+// Event is one change.
+type Event struct {
+	Type     EventType
+	Object   Object
+	Revision string
+}
+
+// TopicCreator makes topics for the broker's own needs: auto-creation and the
+// internal topics. partitions -1 is the broker's default. It returns when the
+// topic is in this broker's image, or with ctx. A topic that exists is fine.
+type TopicCreator interface {
+	EnsureTopic(ctx context.Context, name string, partitions int32, config map[string]string) error
+}
