@@ -1,0 +1,51 @@
+package vfs
+
+// FS is what the store needs of a file system. Names are paths; errors are *fs.PathError and match fs.ErrNotExist etc.
+type FS interface {
+	OpenFile(name string, flag Flag) (File, error)
+	Rename(from, to string) error
+	Remove(name string) error
+	RemoveAll(name string) error
+	MkdirAll(name string) error
+	Mkdir(name string) error
+	List(dir string) ([]Entry, error) // sorted by name
+	Stat(name string) (Entry, error)
+	SyncDir(dir string) error // makes creations, renames and removals in dir durable
+	Lock(name string) (Lock, error)
+	Usage(dir string) (totalBytes, usableBytes int64, err error)
+}
+
+// Flag says how a file is opened; it is always readable and writable unless ReadOnly.
+type Flag uint8
+
+// Flags of OpenFile.
+const (
+	Create    Flag = 1 << iota // make it when it is missing
+	Exclusive                  // with Create: fail with fs.ErrExist when it is there
+	Truncate                   // empty it
+	ReadOnly
+)
+
+// Entry is one name in a directory.
+type Entry struct {
+	Name       string
+	Dir        bool
+	SizeBytes  int64 // Stat only
+	ModifiedMs int64 // Stat only
+}
+
+// File is an open file. All positions are explicit; there is no cursor.
+type File interface {
+	FD() int // for pread, sendfile, mmap, mincore; valid until Close
+	ReadAt(p []byte, off int64) (int, error)
+	WriteAt(p []byte, off int64) (int, error)
+	Truncate(size int64) error
+	Datasync() error // contents and the size; on error the caller must assume the pages are lost
+	Size() (int64, error)
+	Map(length int) ([]byte, error) // read-only, shared; length may be larger than the file, touching beyond it is SIGBUS
+	Unmap(b []byte) error
+	Close() error
+}
+
+// Lock is an exclusive advisory lock on a file.
+type Lock interface{ Unlock() error }

@@ -1,0 +1,129 @@
+package logstore
+
+import (
+	"log/slog"
+	"time"
+
+	"kaas/internal/vfs"
+)
+
+// Options configure a Store. Zero values mean the defaults named at each field.
+type Options struct {
+	Dirs                         []string // log.dirs, at least one
+	FS                           vfs.FS   // nil: the operating system (or memory when InMemory)
+	Logger                       *slog.Logger
+	NumRecoveryThreadsPerDataDir int    // num.recovery.threads.per.data.dir; 0: 2
+	BrokerID                     int32  // node.id, written to meta.properties
+	ClusterID                    string // "": taken from meta.properties, or made
+	FlushWorkers                 int    // parallel fdatasync calls of one group commit; 0: limits.FlushWorkers
+	ProducerIDExpirationMs       int64  // producer.id.expiration.ms; 0: 86,400,000
+	RetentionCheckIntervalMs     int64  // log.retention.check.interval.ms; 0: 300,000
+	CheckpointIntervalMs         int64  // log.flush.offset.checkpoint.interval.ms; 0: 60,000
+	InitialDelayMs               int64  // log.initial.task.delay.ms; 0: 30,000
+	InMemory                     bool   // dev mode: memfd files, nothing reaches a disk
+	Listener                     Listener
+	Clock                        func() time.Time // nil: time.Now
+}
+
+// Config is the effective configuration of one partition, in Kafka's units.
+type Config struct {
+	SegmentBytes         int32
+	IndexIntervalBytes   int32
+	SegmentIndexBytes    int32
+	MaxMessageBytes      int32
+	SegmentMs            int64
+	SegmentJitterMs      int64
+	RetentionMs          int64 // -1: no limit
+	RetentionBytes       int64 // -1: no limit
+	FlushMessages        int64 // <= 1: the high watermark and acks=all wait for the group commit; larger: relaxed as in Kafka
+	FlushMs              int64
+	DeleteRetentionMs    int64
+	MinCompactionLagMs   int64
+	MaxCompactionLagMs   int64
+	FileDeleteDelayMs    int64
+	TimestampBeforeMaxMs int64
+	TimestampAfterMaxMs  int64
+	LogAppendTime        bool
+	CompressionType      string // "" or "producer": batches stay as sent
+	CleanupDelete        bool
+	CleanupCompact       bool
+	// MinCleanableDirtyRatio is the share of a log that must be dirty before it is compacted.
+	MinCleanableDirtyRatio float64
+}
+
+// DefaultConfig returns Kafka's defaults for a topic, except FlushMessages: 1 (every acknowledged write is durable).
+func DefaultConfig() Config {
+	const never = int64(1<<63 - 1)
+	return Config{
+		SegmentBytes: 1 << 30, IndexIntervalBytes: 4096, SegmentIndexBytes: 10 << 20, MaxMessageBytes: 1048588,
+		SegmentMs: 604800000, RetentionMs: 604800000, RetentionBytes: -1, FlushMessages: 1, FlushMs: never,
+		DeleteRetentionMs: 86400000, MaxCompactionLagMs: never, FileDeleteDelayMs: 60000,
+		TimestampBeforeMaxMs: never, TimestampAfterMaxMs: 3600000, CompressionType: "producer", CleanupDelete: true,
+		MinCleanableDirtyRatio: 0.5,
+	}
+}
+
+// Listener hears of what became visible. Methods are called with no lock held, from the goroutine that moved it.
+type Listener interface {
+	Advanced(p *Partition)          // the high watermark or the last stable offset moved
+	Failed(p *Partition, err error) // the partition went offline; Append returns ErrStorage from now on
+}
+
+// Origin says who appends: only a coordinator may write control batches.
+type Origin uint8
+
+// Origins of an append.
+const (
+	OriginClient Origin = iota
+	OriginCoordinator
+)
+
+// AppendOptions go with one Append.
+type AppendOptions struct {
+	Origin      Origin
+	LeaderEpoch int32 // written into the batches; must not be lower than the partition's epoch
+}
+
+// AppendResult tells where the records stand.
+type AppendResult struct {
+	BaseOffset      int64
+	LastOffset      int64
+	LogAppendTimeMs int64 // -1 under CreateTime
+	LogStartOffset  int64
+	Duplicate       bool // the batch was appended before; the offsets are the first append's
+}
+
+// Isolation bounds what a read may see.
+type Isolation uint8
+
+// Isolation levels.
+const (
+	ReadLogEnd      Isolation = iota // everything that was appended
+	ReadUncommitted                  // below the high watermark
+	ReadCommitted                    // below the last stable offset
+)
+
+// AbortedTxn is one entry of the aborted-transaction index.
+type AbortedTxn struct {
+	ProducerID       int64
+	FirstOffset      int64
+	LastOffset       int64
+	LastStableOffset int64
+}
+
+// TimestampOffset is the answer of a lookup by time.
+type TimestampOffset struct {
+	Offset      int64
+	TimestampMs int64
+	LeaderEpoch int32
+}
+
+// Waiter waits for a commit; see WhenCommitted. It is owned by the caller, may be reused after Done was called, and
+// must not be changed in between.
+type Waiter struct {
+	Offset int64
+	Done   func(w *Waiter, err error) // called once, with no lock held, on the committer or on the caller's goroutine
+	User   any
+
+	next *Waiter // owner: Partition.mu while queued
+}

@@ -1,0 +1,21 @@
+// Package logstore keeps partitions on disk in Apache Kafka's own layout: segments (.log), sparse offset and time
+// indexes (.index, .timeindex), aborted-transaction index (.txnindex), producer snapshots (.snapshot), checkpoints.
+// The bytes that a client sent are the bytes on disk and the bytes that a consumer receives; the store patches base
+// offset and leader epoch (and, for LogAppendTime, the time stamps) in place and never re-encodes. The formats, the
+// crash procedure of each operation and what is assumed of disks stand in docs/format.
+//
+// It is not a protocol layer: it knows no API key, no request, no client quota, and it does not decide who leads a
+// partition. It is not a resource store: topics are given to it by Ensure and Delete.
+//
+// # Goroutines
+//
+// A Store owns them all: one committer (group commit) with a bounded set of flush workers, one background janitor
+// (retention, index write-out, checkpoints, deletion of files) and, during Open only, the recovery workers. Append,
+// Read and WhenCommitted run on the caller's goroutine and start none.
+//
+// # Lock order
+//
+// Store.mu → Partition.mu → segment.mu. Committer.mu is a leaf: it may be taken under Partition.mu and nothing is taken
+// under it. No lock that Append, Read or a watermark needs is held across fsync, fdatasync or a rename.
+// Listener and Waiter callbacks run with no lock held.
+package logstore
