@@ -1,0 +1,184 @@
+package bufpool
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"kaas/internal/invariants"
+	"kaas/internal/limits"
+)
+
+// Buf is a buffer with a reference count. B may be re-sliced by its owner; the memory behind it returns to the pool
+// whole, from Get's own slice.
+type Buf struct {
+	B []byte
+
+	memory []byte       // whole memory of the class; immutable after make
+	class  int32        // index into classes, -1: not pooled; immutable after make
+	refs   atomic.Int32 // 1 after Get; the release that takes it to 0 owns the buffer
+	next   *Buf         // free list link; guarded by the class's mutex
+}
+
+const (
+	smallestShift = 9 // 512 B
+	largestShift  = 20
+	classCount    = largestShift - smallestShift + 1
+)
+
+// Compile-time: the shifts are the limits.
+var _ = [1]struct{}{}[(1<<smallestShift)-limits.BufSmallestBytes]
+var _ = [1]struct{}{}[(1<<largestShift)-limits.BufLargestBytes]
+
+// class is a LIFO free list: the buffer that was released last is warm in the cache.
+type class struct {
+	mu    sync.Mutex
+	free  *Buf // guarded by mu
+	count int  // buffers in free; guarded by mu
+	low   int  // least count since the last trim: so many were not needed; guarded by mu
+	_     [64]byte
+}
+
+var (
+	classes  [classCount]class
+	trimming atomic.Bool // a trimmer goroutine exists
+)
+
+// Get returns a buffer with len(B) == n and one reference. Its contents are undefined.
+func Get(n int) *Buf {
+	if n > limits.BufLargestBytes {
+		b := &Buf{B: make([]byte, n), class: -1}
+		b.refs.Store(1)
+		return b
+	}
+	i := classOf(n)
+	c := &classes[i]
+	c.mu.Lock()
+	b := c.free
+	if b != nil {
+		c.free = b.next
+		c.count--
+		c.low = min(c.low, c.count)
+		c.mu.Unlock()
+		b.next = nil
+		b.B = b.memory[:n]
+		b.refs.Store(1)
+		return b
+	}
+	c.mu.Unlock()
+	b = &Buf{memory: make([]byte, 1<<(smallestShift+i)), class: int32(i)}
+	b.B = b.memory[:n]
+	b.refs.Store(1)
+	return b
+}
+
+// Capacity returns the size that Get(n) takes from memory.
+func Capacity(n int) int {
+	if n > limits.BufLargestBytes {
+		return n
+	}
+	return 1 << (smallestShift + classOf(n))
+}
+
+func classOf(n int) int {
+	if n <= limits.BufSmallestBytes {
+		return 0
+	}
+	return bits.Len(uint(n-1)) - smallestShift
+}
+
+// Retain adds a reference. The caller holds one already.
+func (b *Buf) Retain() {
+	if n := b.refs.Add(1); invariants.Enabled && n <= 1 {
+		panic("bufpool: Retain of a released buffer")
+	}
+}
+
+// Release drops a reference; the last one gives the buffer back. Nobody may touch B afterwards.
+func (b *Buf) Release() {
+	n := b.refs.Add(-1)
+	if n > 0 {
+		return
+	}
+	if n < 0 {
+		// Cheap enough for every build: handing one buffer to two owners corrupts data.
+		panic("bufpool: buffer released twice")
+	}
+	if invariants.Enabled {
+		poison(b)
+	}
+	if b.class < 0 {
+		b.B = nil
+		return
+	}
+	put(b)
+}
+
+func poison(b *Buf) {
+	m := b.memory
+	if m == nil {
+		m = b.B[:cap(b.B)]
+	}
+	for i := range m {
+		m[i] = 0xDB
+	}
+}
+
+func put(b *Buf) {
+	c := &classes[b.class]
+	b.B = nil
+	c.mu.Lock()
+	if (c.count+1)<<(smallestShift+int(b.class)) > limits.BufIdleBytesPerClass {
+		c.mu.Unlock()
+		return // the collector takes it
+	}
+	b.next = c.free
+	c.free = b
+	c.count++
+	c.mu.Unlock()
+	if !trimming.Load() && trimming.CompareAndSwap(false, true) {
+		go trimLoop()
+	}
+}
+
+// trimLoop gives back what was not used during a whole interval, and ends when nothing idle is left.
+func trimLoop() {
+	ticker := time.NewTicker(limits.BufIdleMs * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		<-ticker.C
+		if trim() == 0 {
+			trimming.Store(false)
+			return // a buffer put since is found by the next put: it starts another trimmer
+		}
+	}
+}
+
+// trim drops the buffers that no Get has reached since the last trim and returns how many stay.
+func trim() (kept int) {
+	for i := range classes {
+		c := &classes[i]
+		c.mu.Lock()
+		for drop := c.low; drop > 0; drop-- {
+			b := c.free
+			c.free, b.next = b.next, nil
+			c.count--
+		}
+		c.low = c.count
+		kept += c.count
+		c.mu.Unlock()
+	}
+	return kept
+}
+
+// Idle returns the bytes that wait for reuse.
+func Idle() (bytes int64) {
+	for i := range classes {
+		c := &classes[i]
+		c.mu.Lock()
+		bytes += int64(c.count) << (smallestShift + i)
+		c.mu.Unlock()
+	}
+	return bytes
+}

@@ -1,0 +1,47 @@
+package limits
+
+// One connection, inbound.
+const (
+	// NetReadBufferBytes is what the event engine reads before it calls netio; it is copied into the frame, so it is
+	// small: the rest of a frame is read from the socket into the frame itself.
+	NetReadBufferBytes = 4 << 10
+	// NetScratchBytes is read behind the end of a frame in the same call, when a connection sends small frames.
+	NetScratchBytes = 64 << 10
+	// NetReadBytesPerEvent bounds what one connection may read before the other connections of its loop have their turn.
+	NetReadBytesPerEvent = 1 << 20
+	// NetFrameFirstBytes is the most memory that is taken for the announced length of a frame: beyond it, a frame's
+	// buffer doubles when it is full, so memory follows the bytes that have arrived (at most twice, three times while
+	// the bytes move).
+	NetFrameFirstBytes = 256 << 10
+	// NetRestBytes bounds the bytes that were read and not yet parsed when a connection is paused:
+	// what one read brings beyond the frame that filled the connection.
+	NetRestBytes = NetReadBufferBytes + NetScratchBytes
+)
+
+// One connection, outbound.
+const (
+	// OutboundBytes of replies that are complete but have not left: above it the connection is not read.
+	OutboundBytes = 8 << 20
+	// NetInFlightPerConnection is the default of requests which were read and not yet answered.
+	NetInFlightPerConnection = 1_000
+	// NetSendBytesPerEvent bounds what one connection may send before the others of its loop have their turn.
+	NetSendBytesPerEvent = 4 << 20
+	// NetIovecs a writev: IOV_MAX of Linux.
+	NetIovecs = 1_024
+	// NetOutboundStallMs: replies wait and the peer takes no byte for so long, then the connection is closed. It stands
+	// in for connections.max.idle.ms when that is switched off. A paused consumer legitimately leaves its replies
+	// unread for max.poll.interval.ms (5 minutes), so this is longer.
+	NetOutboundStallMs = 600_000
+)
+
+// One server.
+const (
+	// NetSlotsKept for reuse by each event loop, so that reserving one does not allocate.
+	NetSlotsKept = 4_096
+	// NetSlotEntriesKept is the largest entry array that a reused slot keeps (a fetch reply of 128 partitions has 256).
+	NetSlotEntriesKept = 256
+	// NetBytesPerConnection is what a peer can make a connection hold inside netio, besides frames in the hands of
+	// handlers: a frame that is arriving, the rest behind it, replies that wait, and the reply that went over the limit.
+	NetBytesPerConnection = NetRestBytes + // the pause
+		OutboundBytes // replies that wait; the last one may exceed it by its own size
+)

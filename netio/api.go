@@ -1,0 +1,53 @@
+package netio
+
+import (
+	"log/slog"
+
+	"kaas/internal/bufpool"
+)
+
+// Pin keeps the bytes of a FileRange alive. Release is called exactly once: when the range has left, or when the
+// connection or the slot has died. It may be called on an event loop and must not block.
+type Pin interface{ Release() }
+
+// FileRange is a part of a file that is sent without copying it through the heap.
+type FileRange struct {
+	FD     int
+	Offset int64
+	Len    int    // bytes; 0 is allowed, its Pin is released in turn
+	Mem    []byte // memory-mapped view of the same bytes, or nil; touching it must not fault on slow storage
+	Pin    Pin    // nil: nothing to release
+}
+
+// Listener is an address to serve under one of Kafka's listener names.
+type Listener struct {
+	Name    string // Kafka listener name, PLAINTEXT
+	Network string // tcp, tcp4, tcp6
+	Address string // host:port; an empty host is every address, port 0 is any free port
+}
+
+// Config of a Server. Zero values mean the default that stands beside them.
+type Config struct {
+	Listeners                []Listener
+	NumNetworkThreads        int          // event loops; default GOMAXPROCS
+	MaxRequestBytes          int32        // socket.request.max.bytes; default 104857600
+	MaxConnections           int          // max.connections; default unlimited
+	MaxConnectionsPerIP      int          // max.connections.per.ip; default unlimited
+	MaxInFlightPerConnection int          // requests read and not answered; default limits.NetInFlightPerConnection
+	ConnectionsMaxIdleMs     int64        // connections.max.idle.ms; default 600000, negative: never
+	SocketSendBufferBytes    int          // socket.send.buffer.bytes; 0 and -1: the system's
+	SocketReceiveBufferBytes int          // socket.receive.buffer.bytes; 0 and -1: the system's
+	Logger                   *slog.Logger // default: discards
+	Handler                  Handler
+}
+
+// Handler is what the server calls; one per server. All calls for one connection come from its event loop.
+type Handler interface {
+	// OnOpen may set c.Context.
+	OnOpen(c *Conn)
+	// OnFrame gets one request; frame.B is it without its 4-byte length. The callee owns the reference. An error
+	// closes this connection with one rate-limited log line.
+	OnFrame(c *Conn, frame *bufpool.Buf) error
+	// OnClose is called once for each OnOpen. Slots that are still open stay usable: what they get is released.
+	OnClose(c *Conn, err error)
+}
