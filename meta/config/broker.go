@@ -1,0 +1,100 @@
+package config
+
+// Broker is the configuration of one broker: a typed field for every key that
+// kaas honours. Names are the key's words, the unit is the last word. It is
+// immutable once LoadBroker has returned it.
+type Broker struct {
+	// ClusterID comes from the environment variable CLUSTER_ID, as in Kafka's
+	// container image. "" means: the one of the data directory, or a new one.
+	ClusterID string
+	// Dev is the in-memory mode (--dev); no key sets it.
+	Dev bool
+
+	NodeID     int32  `key:"node.id"`
+	BrokerRack string `key:"broker.rack"`
+
+	// Listeners are parsed from listeners, advertised.listeners,
+	// listener.security.protocol.map and controller.listener.names.
+	Listeners []Listener
+	LogDirs   []string // log.dirs, else log.dir; none empty
+
+	HTTPAddress string `key:"http.address"` // "" is off
+
+	// netio
+	NumNetworkThreads         int32 `key:"num.network.threads"`
+	SocketSendBufferBytes     int32 `key:"socket.send.buffer.bytes"`    // -1: the system's
+	SocketReceiveBufferBytes  int32 `key:"socket.receive.buffer.bytes"` // -1: the system's
+	SocketRequestMaxBytes     int32 `key:"socket.request.max.bytes"`
+	MaxConnections            int32 `key:"max.connections"`
+	MaxConnectionsPerIP       int32 `key:"max.connections.per.ip"`
+	ConnectionsMaxIdleMs      int64 `key:"connections.max.idle.ms"`
+	UnstableAPIVersionsEnable bool  `key:"unstable.api.versions.enable"`
+
+	// topics
+	NumPartitions                                               int32 `key:"num.partitions"`
+	DefaultReplicationFactor                                    int32 `key:"default.replication.factor"`
+	AutoCreateTopicsEnable                                      bool  `key:"auto.create.topics.enable"`
+	DeleteTopicEnable                                           bool  `key:"delete.topic.enable"`
+	ControllerUnstableAllowInternalCoordinatorPartitionIncrease bool  `key:"controller.unstable.allow.internal.coordinator.partition.increase"`
+	// TopicDefaults is what a topic without overrides gets.
+	TopicDefaults Topic
+
+	// fetch
+	FetchMaxBytes                        int32 `key:"fetch.max.bytes"`
+	MaxIncrementalFetchSessionCacheSlots int32 `key:"max.incremental.fetch.session.cache.slots"`
+	MaxRequestPartitionSizeLimit         int32 `key:"max.request.partition.size.limit"`
+
+	// log store
+	NumRecoveryThreadsPerDataDir            int32   `key:"num.recovery.threads.per.data.dir"`
+	LogRetentionCheckIntervalMs             int64   `key:"log.retention.check.interval.ms"`
+	LogFlushSchedulerIntervalMs             int64   `key:"log.flush.scheduler.interval.ms"`
+	LogFlushOffsetCheckpointIntervalMs      int32   `key:"log.flush.offset.checkpoint.interval.ms"`
+	LogFlushStartOffsetCheckpointIntervalMs int32   `key:"log.flush.start.offset.checkpoint.interval.ms"`
+	LogCleanerEnable                        bool    `key:"log.cleaner.enable"`
+	LogCleanerThreads                       int32   `key:"log.cleaner.threads"`
+	LogCleanerBackoffMs                     int64   `key:"log.cleaner.backoff.ms"`
+	LogCleanerDedupeBufferSize              int64   `key:"log.cleaner.dedupe.buffer.size"`
+	LogCleanerIOMaxBytesPerSecond           float64 `key:"log.cleaner.io.max.bytes.per.second"`
+	ProducerIDExpirationMs                  int32   `key:"producer.id.expiration.ms"`
+
+	// groups
+	OffsetsTopicNumPartitions       int32 `key:"offsets.topic.num.partitions"`
+	OffsetsTopicReplicationFactor   int32 `key:"offsets.topic.replication.factor"`
+	OffsetsTopicSegmentBytes        int32 `key:"offsets.topic.segment.bytes"`
+	OffsetsTopicCompressionCodec    int32 `key:"offsets.topic.compression.codec"`
+	OffsetsCommitTimeoutMs          int32 `key:"offsets.commit.timeout.ms"`
+	OffsetMetadataMaxBytes          int32 `key:"offset.metadata.max.bytes"`
+	OffsetsRetentionMinutes         int32 `key:"offsets.retention.minutes"`
+	OffsetsRetentionCheckIntervalMs int64 `key:"offsets.retention.check.interval.ms"`
+	GroupMinSessionTimeoutMs        int32 `key:"group.min.session.timeout.ms"`
+	GroupMaxSessionTimeoutMs        int32 `key:"group.max.session.timeout.ms"`
+	GroupInitialRebalanceDelayMs    int32 `key:"group.initial.rebalance.delay.ms"`
+	GroupMaxSize                    int32 `key:"group.max.size"`
+
+	// transactions
+	TransactionStateLogNumPartitions                     int32 `key:"transaction.state.log.num.partitions"`
+	TransactionStateLogSegmentBytes                      int32 `key:"transaction.state.log.segment.bytes"`
+	TransactionMaxTimeoutMs                              int32 `key:"transaction.max.timeout.ms"`
+	TransactionalIDExpirationMs                          int32 `key:"transactional.id.expiration.ms"`
+	TransactionAbortTimedOutTransactionCleanupIntervalMs int32 `key:"transaction.abort.timed.out.transaction.cleanup.interval.ms"`
+	TransactionRemoveExpiredTransactionCleanupIntervalMs int32 `key:"transaction.remove.expired.transaction.cleanup.interval.ms"`
+
+	// admin
+	AdminWorkers   int32 `key:"admin.workers"`
+	AdminQueueSize int32 `key:"admin.queue.size"`
+
+	// set holds the raw value of every known key that was set, for Describe.
+	set map[string]string
+}
+
+// Listener is one entry of listeners with its advertised counterpart.
+type Listener struct {
+	Name     string // Kafka's listener name, upper case
+	Protocol string // PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
+	Host     string // "" binds every address
+	Port     int32  // 0 takes any free port
+	// AdvertisedHost "" means that a client is told the address that it
+	// connected to.
+	AdvertisedHost string
+	AdvertisedPort int32
+}
