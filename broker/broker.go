@@ -1,0 +1,160 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"kaas/auth"
+	"kaas/codec"
+	"kaas/logstore"
+	"kaas/meta"
+	"kaas/meta/config"
+)
+
+// Pool runs the handlers of class pool. Submit never blocks; false: the pool and
+// its queue are full, and the function is not run.
+type Pool interface {
+	Submit(func()) bool
+}
+
+// Options are what a Broker is made of. Store, Images, Config and Logger must be
+// given.
+type Options struct {
+	Store  *logstore.Store
+	Images *meta.Images
+	Config *config.Broker
+	Logger *slog.Logger
+	// Resources is watched for topics. Nil is dev mode: topics live in this
+	// broker's memory only, see Broker.TopicCreator.
+	Resources meta.ResourceStore
+	// TopicCreator makes topics for auto-creation and the internal topics. Nil in
+	// dev mode: the broker is its own.
+	TopicCreator meta.TopicCreator
+	// Authorizer nil allows everything.
+	Authorizer auth.Authorizer
+	// Pool nil: every request of class pool is refused as if it were full.
+	Pool Pool
+	// Metrics nil counts nothing.
+	Metrics Metrics
+	// Clock nil: time.Now.
+	Clock func() time.Time
+}
+
+// Metrics is told about every request. Its methods are called on event loops and
+// must neither block nor allocate.
+type Metrics interface {
+	// RequestEnded: replyBytes is -1 for a request without a reply through codec.
+	RequestEnded(api *codec.API, version int16, requestBytes, replyBytes int, took time.Duration)
+	// RequestRefused: a frame that did not reach a handler.
+	RequestRefused(reason string)
+}
+
+// Broker is one Kafka broker. Exported fields are set by New and never change.
+type Broker struct {
+	Store        *logstore.Store
+	Images       *meta.Images
+	Config       *config.Broker
+	Authorizer   auth.Authorizer
+	TopicCreator meta.TopicCreator
+	Resources    meta.ResourceStore
+	Pool         Pool
+	Metrics      Metrics
+	Logger       *slog.Logger
+	Clock        func() time.Time
+
+	// registry is set once by SetRegistry, before the first connection.
+	registry atomic.Pointer[servedAPIs]
+	// view is replaced by the observer only.
+	view atomic.Pointer[view]
+	// hooks are appended to by the parts' start, before the observer runs, and
+	// immutable afterwards.
+	hooks    hooks
+	observer observer
+	dispatch dispatcher
+
+	data   dataPart
+	groups groupPart
+}
+
+// hooks are how the parts of the room hear of what the observer does. They run
+// on the observer's goroutine, with no lock held; they must not block for long.
+type hooks struct {
+	// partitionAdded: before the partition is in a published view.
+	partitionAdded []func(*partitionState)
+	// partitionRemoved: after a view without the partition was published and
+	// before its log is deleted: parked requests are answered here.
+	partitionRemoved []func(*partitionState)
+	// topicRemoved: after partitionRemoved of all partitions: committed offsets go.
+	topicRemoved []func(name string, id meta.UUID)
+	// topicsLoaded: once, after the first complete list of topics is served.
+	topicsLoaded []func()
+}
+
+// New makes a broker that serves nothing yet: Start begins to observe topics.
+func New(o Options) (*Broker, error) {
+	if o.Store == nil || o.Images == nil || o.Config == nil || o.Logger == nil {
+		return nil, errors.New("broker: Store, Images, Config and Logger must be given")
+	}
+	b := &Broker{
+		Store: o.Store, Images: o.Images, Config: o.Config, Authorizer: o.Authorizer, TopicCreator: o.TopicCreator,
+		Resources: o.Resources, Pool: o.Pool, Metrics: o.Metrics, Logger: o.Logger, Clock: o.Clock,
+	}
+	if b.Authorizer == nil {
+		b.Authorizer = auth.AllowAll{}
+	}
+	if b.Clock == nil {
+		b.Clock = time.Now
+	}
+	b.view.Store(emptyView)
+	b.observer.init(b)
+	b.dispatch.init(b)
+	if b.TopicCreator == nil {
+		b.TopicCreator = &b.observer
+	}
+	if err := b.data.start(b); err != nil {
+		return nil, fmt.Errorf("broker: produce and fetch: %w", err)
+	}
+	if err := b.groups.start(b); err != nil {
+		return nil, fmt.Errorf("broker: groups: %w", err)
+	}
+	return b, nil
+}
+
+// Start lists the topics, serves them and goes on observing until Close. It
+// returns when the first list is served, or with ctx's error.
+func (b *Broker) Start(ctx context.Context) error { return b.observer.start(ctx) }
+
+// Close stops the observer and the parts. The network is closed before, the
+// store after it, by the caller.
+func (b *Broker) Close() {
+	b.observer.stop()
+	b.groups.stop()
+	b.data.stop()
+}
+
+// APIs are the API keys of this room. The caller joins them with admin's into one
+// Registry and hands that to SetRegistry.
+func (b *Broker) APIs() []codec.API {
+	apis := []codec.API{
+		b.metadataAPI(),
+		b.findCoordinatorAPI(),
+		b.apiVersionsAPI(),
+		b.initProducerIDAPI(),
+		b.describeClusterAPI(),
+		b.describeTopicPartitionsAPI(),
+	}
+	apis = append(apis, b.dataAPIs()...)
+	return append(apis, b.groupAPIs()...)
+}
+
+// SetRegistry gives the broker the APIs that it dispatches and advertises. Once,
+// before the network starts.
+func (b *Broker) SetRegistry(r *codec.Registry) {
+	if !b.registry.CompareAndSwap(nil, newServedAPIs(r)) {
+		panic("BUG: the registry is set twice")
+	}
+}

@@ -1,0 +1,133 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"kaas/codec"
+	"kaas/internal/bufpool"
+	"kaas/internal/limits"
+	"kaas/netio"
+)
+
+// errNotServed is wrapped by the errors of keys and versions that are not
+// served: the connection closes, as Kafka's does (SocketServer.processException).
+var errNotServed = errors.New("not served")
+
+// connection is the broker's state of one client connection, netio.Conn.Context.
+// Owner: the connection's event loop.
+type connection struct {
+	codec.Session
+	conn *netio.Conn
+}
+
+// connectionOf is the connection that a request came by.
+func connectionOf(r *codec.Request) *connection { return r.Session.Context.(*connection) }
+
+// dispatcher holds what dispatch reserves for requests under way.
+type dispatcher struct {
+	// reservedBytes is the sum of Request.ReservedBytes of all requests that have
+	// not ended: frames plus estimates. At most limits.RequestMemoryBytes plus
+	// the one request that is being refused on each event loop.
+	reservedBytes atomic.Int64
+	inFlight      atomic.Int64
+}
+
+func (d *dispatcher) init(*Broker) {}
+
+// OnOpen is called on the connection's event loop.
+func (b *Broker) OnOpen(c *netio.Conn) {
+	local, remote := c.LocalAddr(), c.RemoteAddr()
+	state := &connection{conn: c, Session: codec.Session{
+		ID: c.ID(), Listener: c.Listener(),
+		LocalHost: local.Addr().Unmap().String(), LocalPort: int32(local.Port()),
+		RemoteHost: remote.Addr().Unmap().String(), Principal: codec.AnonymousPrincipal,
+	}}
+	state.Session.Context = state
+	c.Context = state
+}
+
+// OnClose is called on the connection's event loop, once. Requests under way go
+// on; their replies are dropped by netio.
+func (b *Broker) OnClose(*netio.Conn, error) {}
+
+// OnFrame is called on the connection's event loop with the reference of frame.
+// An error closes the connection. It allocates nothing for inline and two-phase
+// requests.
+func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
+	receivedAt := time.Now()
+	header, body, err := codec.ParseHeader(frame.B)
+	if err != nil {
+		frame.Release()
+		b.refused("malformed")
+		return err
+	}
+	served := b.registry.Load()
+	api := served.Lookup(header.Key)
+	if api == nil || !api.Serves(header.Version) {
+		if header.Key != apiVersionsKey || api == nil {
+			frame.Release()
+			b.refused("not served")
+			return notServed(api, header)
+		}
+		// KIP-511: a version of ApiVersions that is not known is answered, see
+		// apiVersionsAPI, which looks at the version itself.
+	}
+	request := codec.NewRequest(api, header, body, frame, &c.Context.(*connection).Session, c.Reserve(), receivedAt, b)
+	if !b.dispatch.reserve(request, len(frame.B)+api.Estimate(header, len(body))) {
+		b.refuse(request, "memory of requests under way")
+		return nil
+	}
+	if api.Class != codec.Pool {
+		api.Handle(request)
+		return nil
+	}
+	if b.Pool == nil || !b.Pool.Submit(func() { api.Handle(request) }) {
+		b.refuse(request, "worker pool")
+	}
+	return nil
+}
+
+func notServed(api *codec.API, header codec.Header) error {
+	if api == nil {
+		return fmt.Errorf("API key %d version %d: %w", header.Key, header.Version, errNotServed)
+	}
+	return fmt.Errorf("%s version %d: %w: versions %d to %d are", api.Name, header.Version, errNotServed, api.MinHandled(), api.MaxVersion)
+}
+
+func (b *Broker) refused(reason string) {
+	if b.Metrics != nil {
+		b.Metrics.RequestRefused(reason)
+	}
+}
+
+// refuse ends a request that would take the broker over one of its bounds.
+func (b *Broker) refuse(request *codec.Request, bound string) {
+	b.refused(bound)
+	if request.API.Refuse != nil {
+		request.API.Refuse(request, kerr.ThrottlingQuotaExceeded.Code, limits.RefusedThrottleMs)
+		return
+	}
+	request.Fail(fmt.Errorf("%s: the broker is at its bound: %s", request.API.Name, bound))
+}
+
+func (d *dispatcher) reserve(request *codec.Request, bytes int) bool {
+	request.ReservedBytes = int64(bytes)
+	d.inFlight.Add(1)
+	total := d.reservedBytes.Add(int64(bytes))
+	return total <= limits.RequestMemoryBytes
+}
+
+// RequestEnded implements codec.Observer: it runs on whatever goroutine ended
+// the request.
+func (b *Broker) RequestEnded(request *codec.Request, replyBytes int) {
+	b.dispatch.reservedBytes.Add(-request.ReservedBytes)
+	b.dispatch.inFlight.Add(-1)
+	if b.Metrics != nil {
+		b.Metrics.RequestEnded(request.API, request.Version, len(request.Frame().B), replyBytes, time.Since(request.ReceivedAt))
+	}
+}

@@ -1,0 +1,23 @@
+// Package broker is the data plane: it dispatches requests to their handlers and
+// serves produce, fetch, metadata, offsets and groups from the partitions of the
+// log store. One API key is one file, NN_name.go; what is left out on purpose
+// stands in ledger.go.
+//
+// It is not the control plane: topics, users and settings change through
+// resources (admin writes them, the reconcilers act on them). The observer
+// (observer.go) only watches topic resources and makes this broker serve what
+// they say. The data path never waits for a resource.
+//
+// Goroutines. The event loops of netio call OnOpen, OnFrame and OnClose; an
+// inline or two-phase handler runs there and never blocks. Pool handlers run on
+// the worker pool that is handed in. The broker's own goroutine is the
+// observer's, which owns all changes of the view and ends with Close.
+//
+// What is shared. The view (topic name or id to partitions) is immutable and is
+// replaced as a whole through one atomic pointer, by the observer only. A
+// partitionState lives as long as its partition is served and is the same object
+// in every view.
+//
+// Lock order: each file names its locks; none is held while another room is
+// called. The observer's lock (observer.mu) comes before every other.
+package broker

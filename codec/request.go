@@ -1,0 +1,229 @@
+package codec
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"kaas/internal/bufpool"
+)
+
+// Sink is the place of one reply in its connection's order. netio's *Slot is one.
+type Sink interface {
+	// Bytes appends and takes ownership of the buffer. The first four bytes of the
+	// first buffer are overwritten with the reply's length by Done.
+	Bytes(*bufpool.Buf)
+	Done()
+	// Drop: this request has no reply.
+	Drop()
+	// CloseConn closes the connection once everything before this reply has left.
+	CloseConn(error)
+}
+
+// Observer is told once about each request that has ended. Dispatch implements
+// it to give back what it reserved and to count.
+type Observer interface {
+	// RequestEnded runs on whichever goroutine ended the request, before frame and
+	// request go back to their pools. replyBytes is -1 when there was no reply
+	// through Respond.
+	RequestEnded(request *Request, replyBytes int)
+}
+
+// Request is one request on its way through the broker.
+//
+// Ownership: a handler owns the *Request that it is given, with Header, Body and
+// everything decoded unsafely from it, until it calls exactly one of Respond,
+// Finish and Fail; after that it must not touch any of them. Requests are
+// pooled.
+type Request struct {
+	Header
+	Session    *Session
+	API        *API
+	Body       []byte
+	ReceivedAt time.Time
+	Sink       Sink
+
+	// ReservedBytes is what dispatch reserved for this request. Owned by it.
+	ReservedBytes int64
+
+	observer   Observer
+	frame      *bufpool.Buf
+	replyBytes int
+}
+
+var requestPool = sync.Pool{New: func() any { return new(Request) }}
+
+// NewRequest takes a request from the pool. It takes over the caller's
+// reference of frame; header and body are views into it.
+func NewRequest(api *API, header Header, body []byte, frame *bufpool.Buf, session *Session, sink Sink, receivedAt time.Time, observer Observer) *Request {
+	r := requestPool.Get().(*Request)
+	*r = Request{Header: header, Session: session, API: api, Body: body, ReceivedAt: receivedAt, Sink: sink, observer: observer, frame: frame, replyBytes: -1}
+	return r
+}
+
+// Frame is the buffer that Body lies in. Whoever keeps a view beyond the end of
+// the request retains it.
+func (r *Request) Frame() *bufpool.Buf { return r.frame }
+
+// Decode reads the whole body into the given message, whose version it sets.
+// Strings in it are copies. A body that is cut off, has bytes left over or makes
+// the decoder panic is an ErrMalformed, which the handler passes to Fail.
+func (r *Request) Decode(into kmsg.Request) error {
+	if into.Key() != r.Key {
+		panic(fmt.Sprintf("BUG: request of API key %d is decoded as %d", r.Key, into.Key()))
+	}
+	into.SetVersion(r.Version)
+	return DecodeBody(into, r.Body)
+}
+
+// DecodeBody is Decode for a message whose version is set already.
+func DecodeBody(into kmsg.Request, body []byte) (err error) {
+	defer func() {
+		// The bytes are the peer's. Whatever a decoder does with them is the fault of
+		// this request, and must not take the process with it.
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %s v%d: the decoder failed: %v", ErrMalformed, kmsg.NameForKey(into.Key()), into.GetVersion(), p)
+		}
+	}()
+	if err := into.ReadFrom(body); err != nil {
+		return fmt.Errorf("%w: %s v%d: %w", ErrMalformed, kmsg.NameForKey(into.Key()), into.GetVersion(), err)
+	}
+	if leftOver(into, body) {
+		return fmt.Errorf("%w: %s v%d: bytes are left over after the body", ErrMalformed, kmsg.NameForKey(into.Key()), into.GetVersion())
+	}
+	return nil
+}
+
+// leftOver finds out whether decoding consumed the whole body, which kmsg does
+// not tell. A decoder that consumed n bytes of the body reads the same from any
+// prefix of at least n bytes and fails on shorter ones, so bytes are left over
+// exactly when the body without its last byte can be decoded, too.
+//
+// Encoding the message again answers most requests more cheaply: when that gives
+// the same number of bytes, all of them were read. Only a client that writes what
+// others leave out (a tagged field at its default, a long form of a varint) costs
+// the second decoding.
+func leftOver(message kmsg.Request, body []byte) bool {
+	if len(body) == 0 {
+		return false
+	}
+	scratch := scratchPool.Get().(*[]byte)
+	encoded := message.AppendTo((*scratch)[:0])
+	same := len(encoded) == len(body)
+	putScratch(scratch, encoded)
+	if same {
+		return false
+	}
+	again := kmsg.RequestForKey(message.Key())
+	again.SetVersion(message.GetVersion())
+	return again.ReadFrom(body[:len(body)-1]) == nil
+}
+
+// maxReplyHint bounds what one large reply makes of all later ones of its key.
+const maxReplyHint = 16 << 10
+
+// maxScratchBytes is the largest scratch buffer that goes back to the pool.
+const maxScratchBytes = 1 << 20
+
+var scratchPool = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
+
+func putScratch(scratch *[]byte, b []byte) {
+	if cap(b) > maxScratchBytes {
+		return
+	}
+	*scratch = b[:0]
+	scratchPool.Put(scratch)
+}
+
+// Reply layout: length i32 (netio fills it in) | correlationId i32 | tagged
+// fields, always none, when the response header is v1 | body.
+const (
+	replyLengthBytes = 4
+	maxReplyHeader   = replyLengthBytes + 4 + 1
+)
+
+// ReplyHeaderBytes is how many bytes NewReply writes for this request, the
+// length included.
+func (r *Request) ReplyHeaderBytes() int {
+	if ResponseHeaderFlexible(r.Key, r.Version) {
+		return maxReplyHeader
+	}
+	return maxReplyHeader - 1
+}
+
+func (r *Request) appendReplyHeader(b []byte) []byte {
+	b = append(b, 0, 0, 0, 0)
+	b = binary.BigEndian.AppendUint32(b, uint32(r.CorrelationID))
+	if ResponseHeaderFlexible(r.Key, r.Version) {
+		b = append(b, 0)
+	}
+	return b
+}
+
+// NewReply returns a buffer of one reference for a reply that is encoded by
+// hand: length placeholder and response header are written, B ends after them,
+// and size more bytes fit without growing.
+func (r *Request) NewReply(size int) *bufpool.Buf {
+	b := bufpool.Get(maxReplyHeader + size)
+	b.B = r.appendReplyHeader(b.B[:0])
+	return b
+}
+
+// replySizeHint[key] remembers how large replies of a key were, so that most
+// replies are encoded straight into a buffer that fits. Only a hint: lost
+// updates do no harm.
+var replySizeHint [kmsg.MaxKey + 1]atomic.Int32
+
+// Respond encodes the response in the request's version, sends it and ends the
+// request.
+func (r *Request) Respond(response kmsg.Response) {
+	if response.Key() != r.Key {
+		panic(fmt.Sprintf("BUG: request of API key %d is answered with %d", r.Key, response.Key()))
+	}
+	r.RespondVersion(response, r.Version)
+}
+
+// RespondVersion is Respond with a body of another version than the request's.
+// Only ApiVersions needs it: it answers a version that it does not know in v0.
+func (r *Request) RespondVersion(response kmsg.Response, version int16) {
+	response.SetVersion(version)
+	hint := int(replySizeHint[r.Key].Load())
+	buf := bufpool.Get(max(hint, 128))
+	// When the encoding outgrows the pooled memory, B becomes a heap slice; the pool
+	// takes back its own memory all the same (bufpool.Buf).
+	encoded := response.AppendTo(r.appendReplyHeader(buf.B[:0]))
+	buf.B = encoded
+	if len(encoded) > hint {
+		replySizeHint[r.Key].Store(int32(min(len(encoded), maxReplyHint)))
+	}
+	r.replyBytes = len(encoded)
+	r.Sink.Bytes(buf)
+	r.Sink.Done()
+	r.Finish()
+}
+
+// Finish ends the request after the handler itself has called Done, Drop or
+// CloseConn on the Sink: frame and request go back to their pools.
+func (r *Request) Finish() {
+	frame := r.frame
+	if frame == nil {
+		panic("BUG: request is finished twice")
+	}
+	if r.observer != nil {
+		r.observer.RequestEnded(r, r.replyBytes)
+	}
+	*r = Request{}
+	requestPool.Put(r)
+	frame.Release()
+}
+
+// Fail ends a request that cannot be answered: the connection is closed, after
+// the replies before this one, with err in one log line.
+func (r *Request) Fail(err error) {
+	r.Sink.CloseConn(err)
+	r.Finish()
+}
