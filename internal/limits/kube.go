@@ -1,0 +1,32 @@
+package limits
+
+import "time"
+
+// Bounds of the resource store and its reconcilers.
+const (
+	// ResourceFileBytes is the largest resource file that is read. A KafkaUser
+	// with 100,000 ACLs of 80 bytes fits.
+	ResourceFileBytes = 10 << 20
+	// ResourceFiles bounds how many files one store looks at.
+	ResourceFiles = 100_000
+	// ResourceDirDepth bounds how deep below the directory files are found.
+	ResourceDirDepth = 16
+	// ResourceWatchHistory is how many changes a watcher may be behind.
+	ResourceWatchHistory = 8192
+	// ResourceWatchBuffer is the capacity of a watcher's channel; the history
+	// is the real queue.
+	ResourceWatchBuffer = 16
+	// ResourceJournalSlack: the journal is rewritten at a start when it has
+	// more than twice the live lines and this many more.
+	ResourceJournalSlack = 256
+
+	// ResourceDebounce is how long a file rests before an edit is read.
+	ResourceDebounce = 150 * time.Millisecond
+	// ResourceDeleteGrace is how long a file is gone before it counts as deleted.
+	ResourceDeleteGrace = time.Second
+	// ResourceRescanInterval is the period of the look at all files.
+	ResourceRescanInterval = 10 * time.Second
+	// ResourceLostRetention is how long the journal remembers a resource whose
+	// file vanished while no broker ran.
+	ResourceLostRetention = 7 * 24 * time.Hour
+)
