@@ -1,19 +1,12 @@
 package codec
 
-import (
-	"encoding/binary"
-	"errors"
-)
-
-// ErrMalformed is what the views answer for a body that is cut short, has
-// bytes left over, or carries a length that Kafka's schema forbids. The
-// connection that sent it is closed; nothing of the request has been acted
-// upon, since a view walks its whole body before it hands out anything.
-var ErrMalformed = errors.New("malformed request body")
+import "encoding/binary"
 
 // viewReader walks one body. It never allocates and never panics: a read that
 // would leave the body sets bad and answers zero, so a caller may read a whole
-// structure and look at bad once.
+// structure and look at bad once. A view turns bad, and bytes left over, into
+// ErrMalformed before it hands out anything, so nothing of a malformed request
+// has been acted upon.
 type viewReader struct {
 	body   []byte
 	offset int
