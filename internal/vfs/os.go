@@ -1,0 +1,152 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// OS is the operating system's file system.
+var OS FS = osFS{}
+
+type osFS struct{}
+
+const openMode = 0o644
+
+func (osFS) OpenFile(name string, flag Flag) (File, error) {
+	mode := unix.O_CLOEXEC | unix.O_RDWR
+	if flag&ReadOnly != 0 {
+		mode = unix.O_CLOEXEC | unix.O_RDONLY
+	}
+	if flag&Create != 0 {
+		mode |= unix.O_CREAT
+	}
+	if flag&Exclusive != 0 {
+		mode |= unix.O_EXCL
+	}
+	if flag&Truncate != 0 {
+		mode |= unix.O_TRUNC
+	}
+	// unix.Open, not os.OpenFile: no finalizer, no poller registration and no extra object for ten thousand idle files.
+	for {
+		fd, err := unix.Open(name, mode, openMode)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+		}
+		return &osFile{fd: fd, name: name}, nil
+	}
+}
+
+func (osFS) Rename(from, to string) error    { return os.Rename(from, to) }
+func (osFS) Remove(name string) error        { return os.Remove(name) }
+func (osFS) RemoveAll(name string) error     { return os.RemoveAll(name) }
+func (osFS) MkdirAll(name string) error      { return os.MkdirAll(name, 0o755) }
+func (osFS) Mkdir(name string) error         { return os.Mkdir(name, 0o755) }
+func (osFS) Stat(name string) (Entry, error) { return osStat(name) }
+
+func osStat(name string) (Entry, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return Entry{}, err
+	}
+	return Entry{Name: info.Name(), Dir: info.IsDir(), SizeBytes: info.Size(), ModifiedMs: info.ModTime().UnixMilli()}, nil
+}
+
+func (osFS) List(dir string) ([]Entry, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	list, err := d.ReadDir(-1)
+	if closeErr := d.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Entry, len(list))
+	for i, e := range list {
+		out[i] = Entry{Name: e.Name(), Dir: e.IsDir()}
+		if e.Type()&fs.ModeSymlink != 0 {
+			if info, err := os.Stat(filepath.Join(dir, e.Name())); err == nil { // a dangling link is listed as a file
+				out[i].Dir = info.IsDir()
+			}
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out, nil
+}
+
+func (osFS) SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if closeErr := d.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+func (osFS) Usage(dir string) (totalBytes, usableBytes int64, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	return int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize, nil
+}
+
+// LockedError says who holds a lock.
+type LockedError struct {
+	Name string
+	PID  int // 0: unknown
+}
+
+func (e *LockedError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("%s is locked by another process", e.Name)
+	}
+	return fmt.Sprintf("%s is locked by the process with pid %d", e.Name, e.PID)
+}
+
+type osLock struct{ f *os.File }
+
+// Lock takes flock(2) on name and writes the pid into it. The kernel drops the lock when the process dies; the file
+// stays, for removing it would race with the next owner.
+func (osFS) Lock(name string) (Lock, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, openMode)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		buf := make([]byte, 32)
+		n, _ := f.ReadAt(buf, 0) // the pid only improves the message
+		_ = f.Close()            // nothing was written
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, &fs.PathError{Op: "flock", Path: name, Err: err}
+		}
+		pid, _ := strconv.Atoi(strings.TrimSpace(string(buf[:n])))
+		return nil, &LockedError{Name: name, PID: pid}
+	}
+	err = f.Truncate(0)
+	if err == nil {
+		_, err = f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &osLock{f}, nil
+}
+
+func (l *osLock) Unlock() error { return l.f.Close() }
