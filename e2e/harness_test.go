@@ -1,0 +1,336 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// readyTimeout bounds a start. kaas needs milliseconds; the reference broker
+// is a JVM that formats its directory first.
+const readyTimeout = 90 * time.Second
+
+// broker is one broker process under test. Its fields belong to the test's
+// goroutine, except stderr, which the copying goroutine of os/exec fills.
+type broker struct {
+	t          *testing.T
+	address    string
+	directory  string // parent of the log directory and of server.properties
+	properties string // path of server.properties
+	logDir     string
+	command    *exec.Cmd
+	exited     chan struct{} // closed when command has been waited for
+	stderr     *tail
+}
+
+// targetIsKafka tells whether the tests are being checked against Apache
+// Kafka itself instead of against kaas.
+func targetIsKafka() bool { return os.Getenv("KAAS_E2E_TARGET") == "kafka" }
+
+// startBroker starts a broker on a free port with an empty directory and
+// waits until it answers. Each setting is one line of server.properties.
+func startBroker(t *testing.T, settings ...string) *broker {
+	t.Helper()
+	directory := t.TempDir()
+	b := &broker{
+		t:          t,
+		address:    freeAddress(t),
+		directory:  directory,
+		properties: filepath.Join(directory, "server.properties"),
+		logDir:     filepath.Join(directory, "data"),
+	}
+	lines := append([]string{
+		"listeners=PLAINTEXT://" + b.address,
+		"log.dirs=" + b.logDir,
+		"group.initial.rebalance.delay.ms=0",
+	}, settings...)
+	if !targetIsKafka() {
+		// The default port would make two brokers of one machine meet.
+		lines = append(lines, "http.address=")
+	}
+	must(t, os.WriteFile(b.properties, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
+	b.start()
+	t.Cleanup(func() {
+		b.kill9()
+		if t.Failed() {
+			t.Logf("last words of the broker:\n%s", b.stderr)
+		}
+	})
+	return b
+}
+
+// start runs the broker and waits until it answers a Metadata request.
+func (b *broker) start() {
+	b.t.Helper()
+	if targetIsKafka() {
+		b.command = exec.Command(fromRoot(b.t, "e2e/kafka/broker"), b.properties)
+	} else {
+		binary := os.Getenv("KAAS_BIN")
+		if binary == "" {
+			b.t.Fatal("KAAS_BIN must name the built broker; run the tests with `make e2e`")
+		}
+		b.command = exec.Command(binary, "broker", b.properties)
+	}
+	if b.stderr == nil {
+		b.stderr = &tail{}
+	}
+	b.command.Stdout, b.command.Stderr = b.stderr, b.stderr
+	b.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	must(b.t, b.command.Start())
+	exited, command := make(chan struct{}), b.command
+	b.exited = exited
+	go func() {
+		// The state is read from command.ProcessState after exited closed.
+		_ = command.Wait()
+		close(exited)
+	}()
+	deadline := time.Now().Add(readyTimeout)
+	for {
+		select {
+		case <-exited:
+			b.t.Fatalf("the broker ended at its start: %v\n%s", command.ProcessState, b.stderr)
+		default:
+		}
+		err := ping(b.address)
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("the broker did not answer within %v: %v\n%s", readyTimeout, err, b.stderr)
+		}
+		time.Sleep(5 * time.Millisecond) // a poll of another process; nothing is assumed to have happened after it
+	}
+}
+
+// kill9 ends the process as a power cut would, as far as the process knows.
+func (b *broker) kill9() {
+	_ = b.command.Process.Kill() // the process may have ended already
+	<-b.exited
+}
+
+// stop asks the broker to end and returns its exit code.
+func (b *broker) stop() int {
+	b.t.Helper()
+	must(b.t, b.command.Process.Signal(syscall.SIGTERM))
+	select {
+	case <-b.exited:
+	case <-time.After(60 * time.Second):
+		b.t.Fatalf("the broker did not end within 60 s of SIGTERM\n%s", b.stderr)
+	}
+	return b.command.ProcessState.ExitCode()
+}
+
+// client returns a franz-go client that is closed with the test.
+func (b *broker) client(t *testing.T, options ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.address)}, options...)...)
+	must(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+func (b *broker) admin(t *testing.T) *kadm.Client {
+	t.Helper()
+	return kadm.NewClient(b.client(t))
+}
+
+// createTopic makes a topic and fails the test unless the broker agrees.
+func (b *broker) createTopic(t *testing.T, name string, partitions int32, configs map[string]*string) {
+	t.Helper()
+	response, err := b.admin(t).CreateTopic(testContext(t), partitions, 1, configs, name)
+	must(t, err)
+	must(t, response.Err)
+}
+
+// endOffsets returns the end offset of each partition.
+func (b *broker) endOffsets(t *testing.T, topic string) map[int32]int64 {
+	t.Helper()
+	listed, err := b.admin(t).ListEndOffsets(testContext(t), topic)
+	must(t, err)
+	must(t, listed.Error())
+	ends := map[int32]int64{}
+	listed.Each(func(o kadm.ListedOffset) { ends[o.Partition] = o.Offset })
+	return ends
+}
+
+func ping(address string) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.DialTimeout(time.Second), kgo.RequestRetries(0))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return client.Ping(ctx)
+}
+
+// run executes a program to its end and returns its standard output; a
+// program that fails, or takes longer than two minutes, fails the test.
+func run(t *testing.T, stdin []byte, name string, arguments ...string) string {
+	t.Helper()
+	stdout, stderr, err := try(t, stdin, name, arguments...)
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s\n%s", name, strings.Join(arguments, " "), err, lastLines(stdout), lastLines(stderr))
+	}
+	return stdout
+}
+
+// try is run for a program that is expected to fail.
+func try(t *testing.T, stdin []byte, name string, arguments ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(testContext(t), 2*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, name, arguments...)
+	command.WaitDelay = 5 * time.Second
+	var out, errors bytes.Buffer
+	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(stdin), &out, &errors
+	err = command.Run()
+	return out.String(), errors.String(), err
+}
+
+// kafkaTool runs one of Apache Kafka's own tools to its end.
+func kafkaTool(t *testing.T, stdin []byte, name string, arguments ...string) string {
+	t.Helper()
+	return run(t, stdin, fromRoot(t, "e2e/kafka/tool"), append([]string{name}, arguments...)...)
+}
+
+// needProgram fails the test with the words that install a missing program.
+func needProgram(t *testing.T, name, install string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("%s is not installed and this test needs it; install it with: %s", name, install)
+	}
+	return path
+}
+
+func needKcat(t *testing.T) string {
+	t.Helper()
+	return needProgram(t, "kcat", "apt-get install kcat")
+}
+
+func needJava(t *testing.T) {
+	t.Helper()
+	needProgram(t, "javac", "apt-get install openjdk-17-jdk-headless")
+	needProgram(t, "mvn", "apt-get install maven")
+}
+
+// fromRoot turns a path of the repository into one that works from here.
+func fromRoot(t *testing.T, path string) string {
+	t.Helper()
+	absolute, err := filepath.Abs(filepath.Join("..", path))
+	must(t, err)
+	return absolute
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// testContext ends a little before the test's own deadline, so that a hang is
+// reported by the call that hangs.
+func testContext(t *testing.T) context.Context {
+	deadline, ok := t.Deadline()
+	if !ok {
+		return t.Context()
+	}
+	ctx, cancel := context.WithDeadline(t.Context(), deadline.Add(-5*time.Second))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually polls until check returns nil; the last error fails the test.
+func eventually(t *testing.T, within time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %v", within, err)
+		}
+		time.Sleep(20 * time.Millisecond) // a poll, see above
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustContain(t *testing.T, text string, wanted ...string) {
+	t.Helper()
+	for _, want := range wanted {
+		if !strings.Contains(text, want) {
+			t.Fatalf("this should contain %q:\n%s", want, text)
+		}
+	}
+}
+
+// tail keeps the last 64 KiB that were written to it.
+type tail struct {
+	mu   sync.Mutex
+	kept []byte // guarded by mu
+}
+
+const tailBytes = 64 << 10
+
+func (w *tail) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kept = append(w.kept, p...)
+	if excess := len(w.kept) - tailBytes; excess > 0 {
+		w.kept = append(w.kept[:0], w.kept[excess:]...)
+	}
+	return len(p), nil
+}
+
+func (w *tail) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.kept)
+}
+
+func lastLines(text string) string {
+	const most = 4 << 10
+	if len(text) > most {
+		return "…" + text[len(text)-most:]
+	}
+	return text
+}
+
+// exitCode returns the code of a program that ended by itself, -1 otherwise.
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	if err == nil {
+		return 0
+	}
+	return -1
+}
+
+func ptr(value string) *string { return &value }
