@@ -45,23 +45,18 @@ type Broker struct {
 	MaxRequestPartitionSizeLimit         int32 `key:"max.request.partition.size.limit"`
 
 	// log store
-	NumRecoveryThreadsPerDataDir            int32   `key:"num.recovery.threads.per.data.dir"`
-	LogRetentionCheckIntervalMs             int64   `key:"log.retention.check.interval.ms"`
-	LogFlushSchedulerIntervalMs             int64   `key:"log.flush.scheduler.interval.ms"`
-	LogFlushOffsetCheckpointIntervalMs      int32   `key:"log.flush.offset.checkpoint.interval.ms"`
-	LogFlushStartOffsetCheckpointIntervalMs int32   `key:"log.flush.start.offset.checkpoint.interval.ms"`
-	LogCleanerEnable                        bool    `key:"log.cleaner.enable"`
-	LogCleanerThreads                       int32   `key:"log.cleaner.threads"`
-	LogCleanerBackoffMs                     int64   `key:"log.cleaner.backoff.ms"`
-	LogCleanerDedupeBufferSize              int64   `key:"log.cleaner.dedupe.buffer.size"`
-	LogCleanerIOMaxBytesPerSecond           float64 `key:"log.cleaner.io.max.bytes.per.second"`
-	ProducerIDExpirationMs                  int32   `key:"producer.id.expiration.ms"`
+	NumRecoveryThreadsPerDataDir  int32   `key:"num.recovery.threads.per.data.dir"`
+	LogRetentionCheckIntervalMs   int64   `key:"log.retention.check.interval.ms"`
+	LogCleanerEnable              bool    `key:"log.cleaner.enable"`
+	LogCleanerThreads             int32   `key:"log.cleaner.threads"`
+	LogCleanerBackoffMs           int64   `key:"log.cleaner.backoff.ms"`
+	LogCleanerDedupeBufferSize    int64   `key:"log.cleaner.dedupe.buffer.size"`
+	LogCleanerIOMaxBytesPerSecond float64 `key:"log.cleaner.io.max.bytes.per.second"`
+	ProducerIDExpirationMs        int32   `key:"producer.id.expiration.ms"`
 
 	// groups
 	OffsetsTopicNumPartitions       int32 `key:"offsets.topic.num.partitions"`
-	OffsetsTopicReplicationFactor   int32 `key:"offsets.topic.replication.factor"`
 	OffsetsTopicSegmentBytes        int32 `key:"offsets.topic.segment.bytes"`
-	OffsetsTopicCompressionCodec    int32 `key:"offsets.topic.compression.codec"`
 	OffsetsCommitTimeoutMs          int32 `key:"offsets.commit.timeout.ms"`
 	OffsetMetadataMaxBytes          int32 `key:"offset.metadata.max.bytes"`
 	OffsetsRetentionMinutes         int32 `key:"offsets.retention.minutes"`

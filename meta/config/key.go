@@ -38,8 +38,8 @@ const (
 	NoEffect
 	// Later keys change nothing yet: what they steer is not built.
 	Later
-	// Refused keys are an error at any value but the empty one and Kafka's
-	// default, because ignoring them in silence would be dangerous.
+	// Refused keys are an error at any value but the empty one and those in
+	// Key.Only, because ignoring them in silence would be dangerous.
 	Refused
 )
 
@@ -73,7 +73,8 @@ type Key struct {
 	// Dynamic: Kafka lets it change while the broker runs.
 	Dynamic  bool
 	Standing Standing
-	// Only lists the accepted values of a Fixed key.
+	// Only lists the accepted values of a Fixed key, and those of a Refused
+	// key that ask for nothing.
 	Only []string
 	// Why is the reason behind Fixed, NoEffect, Later and Refused.
 	Why string
@@ -153,7 +154,7 @@ func (k *Key) parse(value string) (any, error) {
 			return nil, k.bad(value)
 		}
 	case Refused:
-		if trimmed != "" && trimmed != k.Default {
+		if trimmed != "" && !slices.Contains(k.Only, trimmed) {
 			return nil, &ValueError{Key: k.Name, Value: value, Allowed: "not to set it", Why: k.Why}
 		}
 	}
@@ -254,16 +255,16 @@ func oneOf(values ...string) check {
 	}
 }
 
-// someOf is Kafka's ValidList.in: each element once, each known.
+// someOf takes lists of known elements. The empty list is one of them, as in
+// Kafka: cleanup.policy= keeps everything.
 func someOf(values ...string) check {
 	return check{func(p any) bool {
-		elements := p.([]string)
-		for i, e := range elements {
-			if !slices.Contains(values, e) || slices.Contains(elements[:i], e) {
+		for _, e := range p.([]string) {
+			if !slices.Contains(values, e) {
 				return false
 			}
 		}
-		return len(elements) > 0
+		return true
 	}, "a list of " + strings.Join(values, ", ")}
 }
 

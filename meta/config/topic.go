@@ -50,7 +50,7 @@ func ParseTopic(defaults *Broker, overrides map[string]string) (Topic, error) {
 	for _, name := range slices.Sorted(maps.Keys(overrides)) {
 		k := TopicKey(name)
 		if k == nil {
-			return Topic{}, fmt.Errorf("unknown topic config name: %s", name)
+			return Topic{}, fmt.Errorf("Unknown topic config name: %s", name)
 		}
 		parsed, err := k.parse(overrides[name])
 		if err != nil {

@@ -12,7 +12,7 @@ const (
 // differs from Kafka's is flush.messages: see its row.
 var topicKeys = []Key{
 	{Name: "cleanup.policy", Type: List, Default: "delete", check: someOf("compact", "delete"), Synonyms: []Synonym{{Name: "log.cleanup.policy"}},
-		Doc: "What happens to old segments: delete removes them by retention.ms and retention.bytes, compact keeps the last record of each key. Both may be given."},
+		Doc: "What happens to old segments: delete removes them by retention.ms and retention.bytes, compact keeps the last record of each key. Both may be given; an empty list keeps everything."},
 	{Name: "compression.gzip.level", Type: Int, Default: "-1", check: check{func(p any) bool { n := p.(int64); return n == -1 || n >= 1 && n <= 9 }, "-1 or 1 to 9"}, Synonyms: []Synonym{{Name: "compression.gzip.level"}},
 		Doc: "Level used where the broker itself compresses with gzip; -1 is the library's own."},
 	{Name: "compression.lz4.level", Type: Int, Default: "9", check: between(1, 17), Synonyms: []Synonym{{Name: "compression.lz4.level"}},
