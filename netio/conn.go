@@ -1,0 +1,238 @@
+package netio
+
+import (
+	"errors"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"kaas/internal/bufpool"
+	"kaas/internal/limits"
+)
+
+// Conn is one connection. Its owner is its event loop: fields without another word belong to it and are touched on it
+// only.
+type Conn struct {
+	// Context belongs to the handler, which touches it in its calls for this connection.
+	Context any
+
+	// Immutable after OnOpen.
+	id            uint64
+	server        *Server
+	loop          *loop
+	socket        socket
+	listener      string
+	local, remote netip.AddrPort
+
+	gnet gnetSocket // what socket points to for a plaintext connection
+
+	// Inbound, see inbound.go.
+	header      [4]byte      // of the frame that is arriving
+	headerBytes int          // that have arrived of it
+	frame       *bufpool.Buf // that is arriving, nil between frames
+	frameBytes  int          // announced length of frame
+	arrived     int          // bytes of it in frame
+	trusted     int          // size of the last frame: so much is taken at once for the next
+	rest        *bufpool.Buf // read but not parsed while not reading; nil: none
+	restFrom    int          // first byte of rest that is not parsed
+	reading     bool         // the engine reads; false while paused or muted
+
+	// Outbound, see outbound.go: a queue of slots in request order.
+	head, tail  *Slot
+	sequence    uint64 // of the next slot
+	inFlight    int    // slots in the queue
+	entryIndex  int    // first entry of head that has not left whole
+	entryOffset int    // bytes of that entry that have left
+	blocked     bool   // the socket takes no bytes; writableAgain ends it
+
+	headSequence  atomic.Uint64 // sequence of head, or of the next slot when the queue is empty. Written by the owner
+	outboundBytes atomic.Int64  // ended and not sent; added by who ends a slot, subtracted by the owner
+
+	// Life.
+	lastActiveMs        int64 // of the server's clock: a byte came or went
+	previous, following *Conn // the loop's connections
+	isClosed            bool
+	opened              atomic.Bool                 // OnOpen was reached: the engine calls closed once
+	closing             atomic.Pointer[closeReason] // set once, by any goroutine
+
+	// Waking, see loop.go.
+	scheduled atomic.Bool // in the loop's ready list, or inside its own event
+	nextReady *Conn       // link of the ready list; who set scheduled owns it until the loop takes the list
+	writable  atomic.Bool // the write poller saw room
+
+	mutedUntil atomic.Int64 // Unix nanoseconds, 0: not muted. Any goroutine
+	muteTimer  *time.Timer  // reused; nil until first muted
+}
+
+type closeReason struct{ err error }
+
+// errIdle is the reason of a connection that was closed after connections.max.idle.ms.
+var errIdle = errors.New("idle for longer than connections.max.idle.ms")
+
+// errStalled is the reason of a connection whose peer did not take its replies.
+var errStalled = errors.New("the peer takes no bytes, its replies wait for longer than connections.max.idle.ms")
+
+// ID is unique in the life of the server, from 1.
+func (c *Conn) ID() uint64 { return c.id }
+
+// Listener is the name of the listener that accepted the connection.
+func (c *Conn) Listener() string { return c.listener }
+
+// LocalAddr is the address that the peer connected to.
+func (c *Conn) LocalAddr() netip.AddrPort { return c.local }
+
+// RemoteAddr is the peer's address; an IPv4 peer of a dual-stack listener has an IPv4 address.
+func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
+
+// Close closes the connection, from any goroutine; replies that have not left are lost. OnClose gets the reason of the
+// first call.
+func (c *Conn) Close(reason error) {
+	if c.closing.CompareAndSwap(nil, &closeReason{reason}) {
+		c.schedule()
+	}
+}
+
+// Mute stops reading from the connection for so long (KIP-219: the broker throttles by not reading). Replies go on
+// leaving. A later call replaces an earlier one; 0 unmutes. Any goroutine.
+func (c *Conn) Mute(d time.Duration) {
+	until := int64(0)
+	if d > 0 {
+		until = time.Now().Add(d).UnixNano()
+	}
+	c.mutedUntil.Store(until)
+	c.schedule()
+}
+
+// Reserve takes the place of the next reply. Owner only, in the order of the requests: in OnFrame.
+func (c *Conn) Reserve() *Slot {
+	s := c.loop.newSlot()
+	s.conn = c
+	s.sequence = c.sequence
+	c.sequence++
+	s.state.Store(slotOpen)
+	if c.tail == nil {
+		c.head = s
+	} else {
+		c.tail.next = s
+	}
+	c.tail = s
+	c.inFlight++
+	c.loop.openSlots.Add(1)
+	return s
+}
+
+// open begins the connection's life on its loop.
+func (c *Conn) open() {
+	c.reading = true
+	c.lastActiveMs = c.server.nowMs.Load()
+	c.loop.add(c)
+	c.server.config.Handler.OnOpen(c)
+}
+
+// shut asks the engine to close. Owner only.
+func (c *Conn) shut(reason error) {
+	c.closing.CompareAndSwap(nil, &closeReason{reason})
+	if !c.isClosed {
+		c.socket.close()
+	}
+}
+
+// closed ends the connection's life: called exactly once by the engine, whoever closed. Everything that the connection
+// holds is released; slots with handlers become orphans.
+func (c *Conn) closed(reason error) {
+	if r := c.closing.Load(); r != nil {
+		reason = r.err
+	} else {
+		c.closing.CompareAndSwap(nil, &closeReason{reason})
+	}
+	c.isClosed = true
+	if c.muteTimer != nil {
+		c.muteTimer.Stop()
+	}
+	c.loop.remove(c)
+	c.releaseInbound()
+	c.releaseOutbound()
+	c.server.quota.leave(c.remote.Addr())
+	c.server.config.Handler.OnClose(c, reason)
+}
+
+// turn is the owner's work for a connection that was scheduled: whatever happened since, it is found in the state.
+func (c *Conn) turn() {
+	if c.isClosed {
+		return
+	}
+	if r := c.closing.Load(); r != nil {
+		c.shut(r.err)
+		return
+	}
+	if c.writable.Swap(false) {
+		c.blocked = false
+	}
+	c.flush()
+	c.adjustReading()
+}
+
+// writableAgain is called by the engine, from any goroutine, after awaitWritable.
+func (c *Conn) writableAgain() {
+	c.writable.Store(true)
+	c.schedule()
+}
+
+// mayTakeFrame says whether another request may be read now: the bounds of memory, throttling and the graceful stop.
+func (c *Conn) mayTakeFrame() bool {
+	return c.inFlight < c.server.config.MaxInFlightPerConnection &&
+		c.outboundBytes.Load() < limits.OutboundBytes &&
+		!c.muted() &&
+		!c.server.draining.Load()
+}
+
+// muted says whether Mute holds, and lets its timer schedule the connection at its end.
+func (c *Conn) muted() bool {
+	until := c.mutedUntil.Load()
+	if until == 0 {
+		return false
+	}
+	left := time.Until(time.Unix(0, until))
+	if left <= 0 {
+		c.mutedUntil.CompareAndSwap(until, 0)
+		return false
+	}
+	if c.muteTimer == nil {
+		c.muteTimer = time.AfterFunc(left, c.schedule)
+	} else {
+		c.muteTimer.Reset(left)
+	}
+	return true
+}
+
+// adjustReading makes the engine read or not as mayTakeFrame says, after parsing what was read before. Owner only.
+func (c *Conn) adjustReading() {
+	for !c.isClosed && c.rest != nil && c.mayTakeFrame() {
+		c.parseRest()
+		c.flush()
+	}
+	if c.isClosed {
+		return
+	}
+	on := c.rest == nil && c.mayTakeFrame()
+	if on == c.reading {
+		return
+	}
+	c.reading = on
+	if err := c.socket.setReading(on); err != nil {
+		c.shut(err)
+	}
+}
+
+// expire closes the connection when nothing moved for too long and it is not the handler that is waited for.
+func (c *Conn) expire(nowMs, maxIdleMs, stallMs int64) {
+	quiet := nowMs - c.lastActiveMs
+	switch {
+	case c.head == nil:
+		if maxIdleMs > 0 && quiet > maxIdleMs {
+			c.shut(errIdle)
+		}
+	case c.blocked && quiet > stallMs:
+		c.shut(errStalled)
+	}
+}

@@ -1,0 +1,277 @@
+package netio
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"reflect"
+
+	"github.com/panjf2000/gnet/v2"
+	"github.com/panjf2000/gnet/v2/pkg/netpoll"
+	"golang.org/x/sys/unix"
+
+	"kaas/internal/limits"
+)
+
+// engine runs plaintext connections on gnet's event loops.
+//
+// gnet runs without listeners (its "client"): its acceptor ends the whole engine when a process is out of descriptors,
+// cannot stop accepting alone, and does not say which port it got for port 0. Sockets are accepted in accept.go and
+// enrolled into the loop with the fewest connections.
+//
+// What netio takes from inside gnet, all found once per loop in bind and pinned by engine_test.go: the loop's poller
+// (to stop and resume reading, which gnet cannot). In gnet's default build (not poll_opt) the data of an epoll event is
+// the descriptor itself, so a registration may be changed without gnet knowing.
+type engine struct {
+	gnet.BuiltinEventEngine
+	client *gnet.Client
+}
+
+// engineLoop is gnet's side of a loop.
+type engineLoop struct {
+	eventLoop gnet.EventLoop
+	epollFD   int // of gnet's poller; gnet closes it
+	bindError error
+}
+
+// gnetSocket is the socket of a plaintext connection.
+type gnetSocket struct {
+	conn       *Conn
+	raw        gnet.Conn
+	fd         int
+	closeAfter bool // close was called inside this connection's own event
+}
+
+// startEngine starts the event loops; none has a connection yet.
+func startEngine(threads int, logger *slog.Logger, loops []*loop) (*engine, error) {
+	e := &engine{}
+	client, err := gnet.NewClient(e,
+		gnet.WithNumEventLoop(threads),
+		gnet.WithReadBufferCap(limits.NetReadBufferBytes),
+		gnet.WithTCPNoDelay(gnet.TCPDelay), // set on accept; this only avoids a second system call
+		gnet.WithLogger(gnetLogger{logger}))
+	if err != nil {
+		return nil, fmt.Errorf("event engine: %w", err)
+	}
+	e.client = client
+	if err := client.Start(); err != nil {
+		return nil, fmt.Errorf("event engine: %w", err)
+	}
+	for _, l := range loops {
+		// gnet gives an enrolled connection to the loop with the fewest: one wake connection lands on each.
+		if err := e.enrollWake(l); err != nil {
+			return nil, errors.Join(err, client.Stop())
+		}
+	}
+	return e, nil
+}
+
+// enrollWake makes the loop's eventfd a connection of a gnet loop. gnet's own ways to wake a loop allocate for each
+// call; an eventfd that is read like a connection does not.
+func (e *engine) enrollWake(l *loop) error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("event engine: socketpair: %w", err)
+	}
+	defer unix.Close(pair[1])
+	placeholder, err := fdConn(pair[0])
+	if err != nil {
+		return fmt.Errorf("event engine: %w", err)
+	}
+	if _, err := e.client.EnrollContext(placeholder, l); err != nil {
+		return fmt.Errorf("event engine: %w", err)
+	}
+	return l.engine.bindError
+}
+
+// enroll gives an accepted socket to an event loop. It returns when the connection is open. The socket is gnet's
+// afterwards, whatever the result.
+func (e *engine) enroll(accepted *net.TCPConn, c *Conn) error {
+	// gnet recycles the bytes of an address's IPv6 zone, which belong to package net here.
+	for _, a := range []net.Addr{accepted.LocalAddr(), accepted.RemoteAddr()} {
+		if tcp, ok := a.(*net.TCPAddr); ok {
+			tcp.Zone = ""
+		}
+	}
+	if _, err := e.client.EnrollContext(accepted, c); err != nil {
+		return fmt.Errorf("enroll a connection: %w", err)
+	}
+	return nil
+}
+
+func (e *engine) stop() error { return e.client.Stop() }
+
+// OnOpen runs on the loop that gnet chose.
+func (e *engine) OnOpen(raw gnet.Conn) ([]byte, gnet.Action) {
+	switch context := raw.Context().(type) {
+	case *loop:
+		context.engine.bindError = context.bind(raw)
+	case *Conn:
+		c := context
+		c.loop = c.server.loopOf(raw.EventLoop())
+		c.gnet = gnetSocket{conn: c, raw: raw, fd: raw.Fd()}
+		c.socket = &c.gnet
+		own := c.loop.beginEvent(c)
+		c.opened.Store(true)
+		c.open()
+		c.loop.endEvent(c, own)
+		return nil, c.gnet.action()
+	}
+	return nil, gnet.None
+}
+
+// OnTraffic runs when gnet has read bytes.
+func (e *engine) OnTraffic(raw gnet.Conn) gnet.Action {
+	data, _ := raw.Next(-1) // all that gnet has; never an error, and nothing is ever left in gnet's own buffer
+	switch context := raw.Context().(type) {
+	case *Conn:
+		c := context
+		own := c.loop.beginEvent(c)
+		c.received(data, len(data) == limits.NetReadBufferBytes)
+		c.loop.endEvent(c, own)
+		return c.gnet.action()
+	case *loop:
+		context.wakes.Add(1)
+		context.serve()
+	}
+	return gnet.None
+}
+
+// OnClose runs once for every connection that was opened, whoever closed it.
+func (e *engine) OnClose(raw gnet.Conn, err error) gnet.Action {
+	if c, ok := raw.Context().(*Conn); ok {
+		c.server.writable.forget(c)
+		c.closed(err)
+	}
+	return gnet.None
+}
+
+// bind finds the inside of the gnet loop that got the wake connection, and makes that connection the loop's eventfd.
+func (l *loop) bind(raw gnet.Conn) error {
+	poller, err := pollerOf(raw)
+	if err != nil {
+		return err
+	}
+	l.engine.eventLoop = raw.EventLoop()
+	fd := raw.Fd()
+	// The placeholder leaves the poller before its descriptor number becomes the eventfd: a registration belongs to a
+	// file and a number, and the file is still open elsewhere.
+	if err := poller.Delete(fd); err != nil {
+		return fmt.Errorf("gnet's poller does not have its own connection: %w", err)
+	}
+	if err := unix.Dup3(l.wakeFD, fd, unix.O_CLOEXEC); err != nil {
+		return fmt.Errorf("dup3: %w", err)
+	}
+	if err := poller.AddRead(&netpoll.PollAttachment{FD: fd}, false); err != nil {
+		return err
+	}
+	// The descriptor of the epoll instance, proved by changing the registration just made to what it is.
+	field := reflect.ValueOf(poller).Elem().FieldByName("fd")
+	if !field.IsValid() || field.Kind() != reflect.Int {
+		return errors.New("gnet has changed inside: netpoll.Poller has no int field fd")
+	}
+	l.engine.epollFD = int(field.Int())
+	same := unix.EpollEvent{Fd: int32(fd), Events: netpoll.ReadEvents}
+	if err := unix.EpollCtl(l.engine.epollFD, unix.EPOLL_CTL_MOD, fd, &same); err != nil {
+		return fmt.Errorf("gnet has changed inside: descriptor %d is not its epoll instance: %w", l.engine.epollFD, err)
+	}
+	return nil
+}
+
+// pollerOf reads conn.loop.poller of a gnet connection. The fields are not exported: a gnet that renames them is an
+// error at start, and of TestGnetInside.
+func pollerOf(raw gnet.Conn) (*netpoll.Poller, error) {
+	v := reflect.ValueOf(raw)
+	for _, name := range []string{"loop", "poller"} {
+		if v.Kind() == reflect.Pointer {
+			v = v.Elem()
+		}
+		if v.Kind() != reflect.Struct {
+			return nil, fmt.Errorf("gnet has changed inside: %s is looked for in a %s", name, v.Type())
+		}
+		field := v.FieldByName(name)
+		if !field.IsValid() {
+			return nil, fmt.Errorf("gnet has changed inside: no field %s in %s", name, v.Type())
+		}
+		v = field
+	}
+	if v.Type() != reflect.TypeFor[*netpoll.Poller]() {
+		return nil, fmt.Errorf("gnet has changed inside: the poller is a %s", v.Type())
+	}
+	return (*netpoll.Poller)(v.UnsafePointer()), nil
+}
+
+func (s *gnetSocket) receive(first, second []byte) int {
+	n, err := s.conn.loop.buffers.readv(s.fd, first, second)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func (s *gnetSocket) send(vectors [][]byte, more bool) (int, error) {
+	return s.conn.loop.buffers.sendmsg(s.fd, vectors, more)
+}
+
+func (s *gnetSocket) sendFile(file int, offset int64, count int) (int, error) {
+	return sendfile(s.fd, file, offset, count)
+}
+
+func (s *gnetSocket) awaitWritable() error { return s.conn.server.writable.await(s.conn, s.fd) }
+
+// setReading changes the events that the loop's epoll waits for. Without EPOLLIN a reset of the peer is still noticed
+// (EPOLLERR and EPOLLHUP are always reported, and gnet closes); an orderly end is noticed when reading is resumed, as
+// in Kafka, whose muted channels wait the same way: a peer that has sent its last request still gets its replies.
+func (s *gnetSocket) setReading(on bool) error {
+	event := unix.EpollEvent{Fd: int32(s.fd)}
+	if on {
+		event.Events = netpoll.ReadEvents // as gnet's own registration
+	}
+	if err := unix.EpollCtl(s.conn.loop.engine.epollFD, unix.EPOLL_CTL_MOD, s.fd, &event); err != nil {
+		return fmt.Errorf("pause or resume reading: epoll_ctl: %w", err)
+	}
+	return nil
+}
+
+// close closes through gnet. Inside the connection's own event gnet still holds it, so the event's action does it.
+func (s *gnetSocket) close() {
+	if s.conn.loop.current == s.conn {
+		s.closeAfter = true
+		return
+	}
+	if err := s.conn.loop.engine.eventLoop.Close(s.raw); err != nil {
+		s.conn.server.config.Logger.Debug("close a connection", "peer", s.conn.remote.String(), "error", err)
+	}
+}
+
+func (s *gnetSocket) action() gnet.Action {
+	if s.closeAfter {
+		return gnet.Close
+	}
+	return gnet.None
+}
+
+// gnetLogger sends gnet's lines to the server's logger. Its warnings are about events of connections that were closed
+// in the same round, which is normal here.
+type gnetLogger struct{ logger *slog.Logger }
+
+func (g gnetLogger) Debugf(string, ...any) {}
+func (g gnetLogger) Infof(string, ...any)  {}
+func (g gnetLogger) Warnf(format string, args ...any) {
+	g.logger.Debug("event engine: " + fmt.Sprintf(format, args...))
+}
+func (g gnetLogger) Errorf(format string, args ...any) {
+	g.logger.Error("event engine: " + fmt.Sprintf(format, args...))
+}
+func (g gnetLogger) Fatalf(format string, args ...any) {
+	panic("event engine: " + fmt.Sprintf(format, args...))
+}
+
+// fdConn makes a net.Conn of a descriptor and takes it over.
+func fdConn(fd int) (net.Conn, error) {
+	f := os.NewFile(uintptr(fd), "placeholder")
+	defer f.Close() // FileConn has its own descriptor
+	return net.FileConn(f)
+}

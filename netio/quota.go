@@ -1,0 +1,84 @@
+package netio
+
+import (
+	"net/netip"
+	"sync"
+)
+
+// quota counts open connections (Kafka's ConnectionQuotas). A connection enters when it is accepted and leaves exactly
+// once, in Conn.closed, or in accept when it never opened.
+type quota struct {
+	maxTotal, maxPerIP int // 0: unlimited
+
+	mu    sync.Mutex
+	room  sync.Cond          // mu; total has gone down, or closed is set
+	total int                // guarded by mu
+	perIP map[netip.Addr]int // guarded by mu; no entry is 0
+	ended bool               // guarded by mu
+}
+
+func newQuota(maxTotal, maxPerIP int) *quota {
+	q := &quota{maxTotal: maxTotal, maxPerIP: maxPerIP, perIP: map[netip.Addr]int{}}
+	q.room.L = &q.mu
+	return q
+}
+
+type admission int
+
+const (
+	admitted       admission = iota
+	tooManyFromIP            // close it
+	notServingMore           // the server stops
+)
+
+// enter counts a connection. At max.connections it waits for one to close, as Kafka's acceptor does: the system's
+// accept queue holds and then refuses the others. full is called once before it waits.
+func (q *quota) enter(ip netip.Addr, full func()) admission {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.maxPerIP > 0 && q.perIP[ip] >= q.maxPerIP {
+		return tooManyFromIP
+	}
+	for told := false; !q.ended && q.maxTotal > 0 && q.total >= q.maxTotal; told = true {
+		if !told {
+			full()
+		}
+		q.room.Wait()
+	}
+	if q.ended {
+		return notServingMore
+	}
+	if q.maxPerIP > 0 && q.perIP[ip] >= q.maxPerIP {
+		return tooManyFromIP // others of this address came in while this one waited
+	}
+	q.total++
+	q.perIP[ip]++
+	return admitted
+}
+
+func (q *quota) leave(ip netip.Addr) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.perIP[ip] == 0 {
+		panic("netio: a connection from " + ip.String() + " left twice")
+	}
+	q.total--
+	if q.perIP[ip]--; q.perIP[ip] == 0 {
+		delete(q.perIP, ip)
+	}
+	q.room.Signal()
+}
+
+// end lets every waiting enter return.
+func (q *quota) end() {
+	q.mu.Lock()
+	q.ended = true
+	q.mu.Unlock()
+	q.room.Broadcast()
+}
+
+func (q *quota) count() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.total
+}
