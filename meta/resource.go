@@ -97,11 +97,15 @@ type KafkaTopicSpec struct {
 
 // KafkaTopicStatus is what the reconciler found and did.
 type KafkaTopicStatus struct {
-	TopicID            UUID        `json:"topicId,omitzero"`
-	TopicName          string      `json:"topicName,omitempty"`
-	PartitionCount     int32       `json:"partitionCount,omitempty"`
-	ObservedGeneration int64       `json:"observedGeneration,omitempty"`
-	Conditions         []Condition `json:"conditions,omitempty"`
+	TopicID UUID `json:"topicId,omitzero"`
+	// TopicName is the Kafka name that the topic was made with.
+	TopicName      string `json:"topicName,omitempty"`
+	PartitionCount int32  `json:"partitionCount,omitempty"`
+	// Config holds the overrides in force, under dotted names. It lags behind
+	// spec.config while that is refused.
+	Config             map[string]string `json:"config,omitempty"`
+	ObservedGeneration int64             `json:"observedGeneration,omitempty"`
+	Conditions         []Condition       `json:"conditions,omitempty"`
 }
 
 // NewKafkaTopic returns a resource for a topic of that Kafka name.
@@ -130,6 +134,7 @@ func (t *KafkaTopic) Copy() *KafkaTopic {
 	c.Spec.Partitions = clonePointer(t.Spec.Partitions)
 	c.Spec.Replicas = clonePointer(t.Spec.Replicas)
 	c.Spec.Config = cloneConfig(t.Spec.Config)
+	c.Status.Config = maps.Clone(t.Status.Config)
 	c.Status.Conditions = slices.Clone(t.Status.Conditions)
 	return &c
 }
@@ -142,20 +147,33 @@ func (t *KafkaTopic) KafkaName() string {
 	return t.Metadata.Name
 }
 
-// Ready says that the topic is in force: it has an id and the reconciler
-// accepted it. A topic whose latest edit was refused after it had been in force
-// (for instance fewer partitions) is not Ready but keeps its id; see Served.
+// Ready says that the topic is in force as its spec says. A topic whose latest
+// edit was refused (fewer partitions, a bad config) is not Ready and yet InForce.
 func (t *KafkaTopic) Ready() bool {
 	condition := FindCondition(t.Status.Conditions, ConditionReady)
 	return condition != nil && condition.Status == "True" && !t.Status.TopicID.IsZero()
 }
 
-// Served says that the topic exists and its data is to be served: it was in
-// force at least once and owns its Kafka name. Status.PartitionCount and, as
-// long as Ready, Spec.Config say how. A bad edit of a served topic makes it not
-// Ready; the broker keeps what it has.
-func (t *KafkaTopic) Served() bool {
-	return !t.Status.TopicID.IsZero() && t.Status.PartitionCount > 0
+// InForce returns what a broker serves for this resource: all of it is from
+// status, which the reconciler accepted. false: nothing, it was never accepted or
+// another resource has its name.
+func (t *KafkaTopic) InForce() (TopicInForce, bool) {
+	if t.Status.TopicID.IsZero() || t.Status.PartitionCount < 1 || t.Status.TopicName == "" {
+		return TopicInForce{}, false
+	}
+	return TopicInForce{
+		Name: t.Status.TopicName, ID: t.Status.TopicID, PartitionCount: t.Status.PartitionCount,
+		Config: maps.Clone(t.Status.Config), Internal: t.Internal(),
+	}, true
+}
+
+// TopicInForce is a topic as it is to be served.
+type TopicInForce struct {
+	Name           string
+	ID             UUID
+	PartitionCount int32
+	Config         map[string]string // overrides, dotted names
+	Internal       bool
 }
 
 // Internal says that the broker made the topic for itself.

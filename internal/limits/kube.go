@@ -19,6 +19,8 @@ const (
 	// ResourceJournalSlack: the journal is rewritten at a start when it has
 	// more than twice the live lines and this many more.
 	ResourceJournalSlack = 256
+	// ResourceJournalSpecBytes bounds the copy of a spec that a journal line has.
+	ResourceJournalSpecBytes = 64 << 10
 
 	// ResourceDebounce is how long a file rests before an edit is read.
 	ResourceDebounce = 150 * time.Millisecond
@@ -30,3 +32,11 @@ const (
 	// file vanished while no broker ran.
 	ResourceLostRetention = 7 * 24 * time.Hour
 )
+
+// ResourceNameAttempts is how many numbered file names are tried when a user's
+// files stand where a new resource's would.
+const ResourceNameAttempts = 100
+
+// ReconcileRetry is how long the reconciler waits before it tries again what the
+// store refused for the moment.
+const ReconcileRetry = time.Second

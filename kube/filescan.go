@@ -1,0 +1,520 @@
+package kube
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"kaas/internal/limits"
+	"kaas/internal/vfs"
+	"kaas/meta"
+)
+
+// A scan makes the store follow what users did to the files. Its order matters:
+// first all changed files are read, then each resource is given its file (it may
+// have moved), then changed resources are published, then those without a file
+// are missed and, after the grace, deleted. Caller of everything here holds
+// writeMu.
+
+// modifiedGranularityMs: a file changed this short a time ago is read again
+// although size and time are as before, since a second change may hide there.
+const modifiedGranularityMs = 2000
+
+func isResourceFileName(name string) bool {
+	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml"))
+}
+
+// walk lists the resource files. Directories that vanish meanwhile are skipped;
+// a root that can't be listed is an error.
+func (s *FileStore) walk() (map[string]vfs.Entry, error) {
+	found := make(map[string]vfs.Entry)
+	s.dirs = s.dirs[:0]
+	return found, s.walkDir(s.options.Dir, 0, found)
+}
+
+func (s *FileStore) walkDir(dir string, depth int, found map[string]vfs.Entry) error {
+	entries, err := s.fs.List(dir)
+	if err != nil {
+		return err
+	}
+	s.dirs = append(s.dirs, dir)
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name)
+		switch {
+		case strings.HasPrefix(entry.Name, "."):
+		case entry.Dir:
+			if depth+1 == limits.ResourceDirDepth {
+				s.logger.Warn("a directory of resources lies too deep and is not read", "dir", path, "maxDepth", limits.ResourceDirDepth)
+			} else if err := s.walkDir(path, depth+1, found); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		case isResourceFileName(entry.Name):
+			if len(found) == limits.ResourceFiles {
+				return fmt.Errorf("more than %d resource files", limits.ResourceFiles)
+			}
+			stat, err := s.fs.Stat(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			found[path] = stat
+		}
+	}
+	return nil
+}
+
+// firstScan reads everything at once and remembers in the journal which
+// resources were lost while nobody watched; nothing is deleted for them.
+func (s *FileStore) firstScan(now time.Time) error {
+	found, err := s.walk()
+	if err != nil {
+		return err
+	}
+	for path, stat := range found {
+		s.readChanged(path, stat)
+		if s.files[path] != nil && s.files[path].broken != nil {
+			s.files[path].documents = s.lastGood(path)
+		}
+	}
+	s.settle(now)
+	for key, entry := range s.journal.entries {
+		if s.places[key] == nil && entry.LostSince.IsZero() {
+			lost := *entry
+			lost.LostSince = now
+			if err := s.journal.put(&lost); err != nil {
+				return err
+			}
+			s.logger.Warn("a resource's file was removed while no broker ran", "resource", key.String())
+		}
+	}
+	return nil
+}
+
+// lastGood makes up the documents of a file that is broken at the start from what
+// the journal knows.
+func (s *FileStore) lastGood(path string) []parsedDocument {
+	var documents []parsedDocument
+	for _, key := range sortedKeys(s.journal.entries) {
+		entry := s.journal.entries[key]
+		if entry.File != path || entry.Spec == nil || !entry.LostSince.IsZero() {
+			continue
+		}
+		raw, err := json.Marshal(manifest{
+			APIVersion: meta.APIVersion, Kind: key.Kind, Spec: entry.Spec, Status: entry.Status,
+			Metadata: meta.ObjectMeta{Name: key.Name, Labels: entry.Labels, Annotations: entry.Annotations},
+		})
+		var object meta.Object
+		if err == nil {
+			object, err = parseManifest(string(raw))
+		}
+		if err != nil {
+			s.logger.Warn("the last good state of a resource can't be read from the journal", "resource", key.String(), "error", err)
+			continue
+		}
+		documents = append(documents, parsedDocument{key, object})
+	}
+	return documents
+}
+
+// scan looks at all files and returns how soon it wants to look again; 0 means
+// at the next notification or rescan.
+func (s *FileStore) scan(now time.Time) time.Duration {
+	found, err := s.walk()
+	if err != nil {
+		s.hold(err)
+		return 0
+	}
+	var again time.Duration
+	changed := false
+	for _, path := range sortedPaths(found) {
+		stat := found[path]
+		file := s.files[path]
+		age := now.UnixMilli() - stat.ModifiedMs
+		if file != nil && file.sizeBytes == stat.SizeBytes && file.modifiedMs == stat.ModifiedMs && (age > modifiedGranularityMs || age < 0) {
+			continue
+		}
+		if age >= 0 && age < s.options.Debounce.Milliseconds() && (file == nil || file.modifiedMs != stat.ModifiedMs) {
+			again = s.options.Debounce // still being written, perhaps
+			continue
+		}
+		if s.readChanged(path, stat) {
+			changed = true
+		}
+	}
+	for path := range s.files {
+		if _, ok := found[path]; !ok {
+			delete(s.files, path)
+			changed = true
+		}
+	}
+	if s.allGone() {
+		return 0
+	}
+	if s.holding {
+		s.holding = false
+		s.logger.Info("the resources directory is back", "dir", s.options.Dir)
+		changed = true
+	}
+	if changed || s.anyMissing() {
+		if wait := s.settle(now); wait > 0 && (again == 0 || wait < again) {
+			again = wait
+		}
+	}
+	return again
+}
+
+// allGone guards against a vanished volume and the like: when our own journal is
+// not there and no resource file either, the directory is not the one that was
+// opened, and nothing may be concluded from what it lacks. When only the journal
+// is missing (somebody swept untracked files), it is written anew.
+func (s *FileStore) allGone() bool {
+	if s.journal.present() {
+		return false
+	}
+	if len(s.files) == 0 && len(s.places) > 0 {
+		s.hold(errors.New("it is empty and its journal is missing"))
+		return true
+	}
+	if err := s.journal.rewrite(); err != nil {
+		s.hold(err)
+		return true
+	}
+	s.logger.Warn("the resource journal was removed and is written anew", "file", s.journal.path())
+	return false
+}
+
+func (s *FileStore) hold(err error) {
+	if !s.holding {
+		s.logger.Error("the resources directory can't be read; resources stay as they are until it is back", "dir", s.options.Dir, "error", err)
+	}
+	s.holding = true
+}
+
+func (s *FileStore) anyMissing() bool {
+	for _, place := range s.places {
+		if !place.missingSince.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// readChanged reads a file and says whether its content is new.
+func (s *FileStore) readChanged(path string, stat vfs.Entry) bool {
+	old := s.files[path]
+	next := &resourceFile{sizeBytes: stat.SizeBytes, modifiedMs: stat.ModifiedMs}
+	content, err := readFile(s.fs, path, limits.ResourceFileBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if err == nil {
+		next.sum = sha256.Sum256(content)
+		if old != nil && old.sum == next.sum {
+			old.sizeBytes, old.modifiedMs = stat.SizeBytes, stat.ModifiedMs
+			return false
+		}
+		next.documents, err = parseFile(string(content))
+	}
+	if err != nil {
+		next.broken = err
+		if old != nil {
+			next.documents = old.documents // the last good state stays
+		}
+		if old == nil || old.broken == nil || old.broken.Error() != err.Error() {
+			s.logger.Error("a resource file can't be read; what it said before stays in force", "file", path, "error", err)
+		}
+	} else if old != nil && old.broken != nil {
+		s.logger.Info("a resource file is whole again", "file", path)
+	}
+	s.files[path] = next
+	return true
+}
+
+// parseFile reads all documents; one that is broken breaks the file. Foreign
+// documents are none of our business.
+func parseFile(text string) ([]parsedDocument, error) {
+	segments := splitDocuments(text)
+	documents := make([]parsedDocument, len(segments))
+	for i, segment := range segments {
+		object, err := parseManifest(segment)
+		if errors.Is(err, errForeign) || object == nil && err == nil {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", i+1, err)
+		}
+		documents[i] = parsedDocument{keyOf(object), object}
+		for j := range i {
+			if documents[j].object != nil && documents[j].key == documents[i].key {
+				return nil, fmt.Errorf("documents %d and %d are both %s", j+1, i+1, documents[i].key)
+			}
+		}
+	}
+	return documents, nil
+}
+
+// refresh takes in one file before it is written to.
+func (s *FileStore) refresh(path string) error {
+	stat, err := s.fs.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		delete(s.files, path)
+		s.settle(s.options.Clock())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// Always by content: a user may have written within the same millisecond.
+	if s.readChanged(path, stat) {
+		s.settle(s.options.Clock())
+	}
+	return nil
+}
+
+// settle gives each resource its file and publishes what changed. It returns how
+// long until the next missing resource may be deleted, 0 when none is missing.
+func (s *FileStore) settle(now time.Time) time.Duration {
+	owners := s.assignOwners()
+	for _, key := range sortedKeys(owners) {
+		path := owners[key]
+		file := s.files[path]
+		place := s.places[key]
+		if place == nil {
+			place = &placement{}
+			s.places[key] = place
+		}
+		place.path, place.missingSince = path, time.Time{}
+		s.apply(key, path, file.documents[file.index(key)].object)
+	}
+	var wait time.Duration
+	for _, key := range sortedKeys(s.places) {
+		place := s.places[key]
+		if _, ok := owners[key]; ok {
+			continue
+		}
+		if place.missingSince.IsZero() {
+			place.missingSince = now
+		}
+		left := s.options.DeleteGrace - now.Sub(place.missingSince)
+		if left <= 0 {
+			s.logger.Info("a resource's file was removed, so the resource is deleted", "resource", key.String(), "file", place.path)
+			s.unpublish(key)
+			continue
+		}
+		if wait == 0 || left < wait {
+			wait = left
+		}
+	}
+	return wait
+}
+
+// assignOwners decides which file each resource comes from: the one it came from
+// so far while that holds it, else the first by name. Others are reported once.
+func (s *FileStore) assignOwners() map[resourceKey]string {
+	owners := make(map[resourceKey]string)
+	for _, path := range sortedPaths(s.files) {
+		for _, document := range s.files[path].documents {
+			if document.object == nil {
+				continue
+			}
+			key := document.key
+			other, taken := owners[key]
+			if !taken {
+				owners[key] = path
+				continue
+			}
+			winner, loser := other, path
+			if place := s.places[key]; place != nil && place.path == path {
+				winner, loser = path, other
+			}
+			owners[key] = winner
+			s.logger.Warn("a resource stands in two files; the second is ignored", "resource", key.String(), "file", winner, "ignored", loser)
+		}
+	}
+	return owners
+}
+
+// apply publishes a resource as its file has it, if that is a change.
+func (s *FileStore) apply(key resourceKey, path string, parsed meta.Object) {
+	file := s.files[path]
+	current := s.current(key)
+	next := parsed.Clone()
+	event := meta.Modified
+	if current == nil {
+		event = meta.Added
+		s.adopt(next)
+	} else {
+		s.inherit(next, current)
+		changed := next.Meta().Generation != current.Meta().Generation
+		if !changed && sameMeta(next.Meta(), current.Meta()) {
+			s.noteBroken(current, path, file)
+			if file.broken == nil {
+				s.restoreStatus(key, parsed, current)
+			}
+			return
+		}
+	}
+	next = s.publish(event, next)
+	switch {
+	case event != meta.Added:
+	case file.broken == nil:
+		s.restoreStatus(key, parsed, next)
+	default:
+		s.noteBroken(next, path, file)
+	}
+}
+
+// adopt completes an object that the store sees for the first time, or again
+// after a restart, from the journal.
+func (s *FileStore) adopt(object meta.Object) {
+	metadata := object.Meta()
+	metadata.Generation = max(1, observedGeneration(object))
+	if metadata.UID == "" {
+		metadata.UID = uuid.NewString()
+	}
+	entry := s.journal.entries[keyOf(object)]
+	if entry != nil {
+		metadata.UID = entry.UID
+		spec, _, err := encodeSpecStatus(object)
+		generation := entry.Generation
+		if err != nil || hashText(spec) != entry.SpecHash {
+			generation++
+		}
+		metadata.Generation = max(metadata.Generation, generation)
+		// A topic id in the file is at least as new as the journal, whose lines
+		// are not synced; without one the file was written anew by its user.
+		if topic, ok := object.(*meta.KafkaTopic); entry.Status != nil && !(ok && !topic.Status.TopicID.IsZero()) {
+			if err := setStatus(object, entry.Status); err != nil {
+				s.logger.Warn("a status in the resource journal can't be read", "resource", keyOf(object).String(), "error", err)
+			}
+		}
+		if metadata.CreationTimestamp.IsZero() {
+			metadata.CreationTimestamp = entry.FirstSeen
+		}
+	}
+	if metadata.CreationTimestamp.IsZero() {
+		metadata.CreationTimestamp = s.options.Clock().UTC().Truncate(time.Millisecond)
+	}
+}
+
+// inherit completes an object from its predecessor.
+func (s *FileStore) inherit(object, current meta.Object) {
+	metadata, before := object.Meta(), current.Meta()
+	metadata.UID, metadata.Generation, metadata.ResourceVersion = before.UID, before.Generation, before.ResourceVersion
+	metadata.CreationTimestamp = before.CreationTimestamp
+	_, status, err := encodeSpecStatus(current)
+	if err == nil {
+		err = setStatus(object, status)
+	}
+	if err != nil {
+		s.logger.Warn("a status can't be carried over", "resource", keyOf(object).String(), "error", err)
+	}
+	if !sameSpec(object, current) {
+		metadata.Generation++
+	}
+}
+
+func sameSpec(a, b meta.Object) bool {
+	specA, _, errA := encodeSpecStatus(a)
+	specB, _, errB := encodeSpecStatus(b)
+	return errA == nil && errB == nil && reflect.DeepEqual(specA, specB)
+}
+
+func observedGeneration(object meta.Object) int64 {
+	switch o := object.(type) {
+	case *meta.KafkaTopic:
+		return o.Status.ObservedGeneration
+	case *meta.KafkaUser:
+		return o.Status.ObservedGeneration
+	}
+	return 0
+}
+
+// restoreStatus writes the status block back when an edit by hand lost or changed
+// it without changing anything else. (After a change of spec the reconciler
+// writes a new one anyway.)
+func (s *FileStore) restoreStatus(key resourceKey, parsed, current meta.Object) {
+	_, inFile, err := encodeSpecStatus(parsed)
+	_, want, wantErr := encodeSpecStatus(current)
+	if err = errors.Join(err, wantErr); err == nil && string(inFile) != string(want) && want != nil {
+		err = s.patchFile(key, []blockChange{{key: "status", replace: want}})
+	}
+	if err != nil {
+		s.logger.Warn("the status of a resource can't be written back to its file", "resource", key.String(), "error", err)
+	}
+}
+
+// ConditionFileValid is False while a resource's file can't be read and its last
+// good content is in force.
+const ConditionFileValid = "FileValid"
+
+// noteBroken keeps the FileValid condition of a resource: present and False only
+// while its file is broken.
+func (s *FileStore) noteBroken(current meta.Object, path string, file *resourceFile) {
+	conditions := conditionsOf(current)
+	at := slices.IndexFunc(*conditions, func(c meta.Condition) bool { return c.Type == ConditionFileValid })
+	if file.broken == nil && at < 0 {
+		return
+	}
+	next := current.Clone()
+	conditions = conditionsOf(next)
+	switch {
+	case file.broken == nil:
+		*conditions = slices.Delete(*conditions, at, at+1)
+	case at >= 0 && (*conditions)[at].Message == file.broken.Error():
+		return
+	default:
+		if at >= 0 {
+			*conditions = slices.Delete(*conditions, at, at+1)
+		}
+		*conditions = append(*conditions, meta.Condition{
+			Type: ConditionFileValid, Status: "False", Reason: "CannotParse", Message: file.broken.Error(),
+			ObservedGeneration: next.Meta().Generation, LastTransitionTime: s.options.Clock().UTC().Truncate(time.Second),
+		})
+	}
+	s.publish(meta.Modified, next)
+	if file.broken == nil {
+		if index := file.index(keyOf(next)); index >= 0 {
+			s.restoreStatus(keyOf(next), file.documents[index].object, next)
+		}
+	}
+}
+
+func conditionsOf(object meta.Object) *[]meta.Condition {
+	switch o := object.(type) {
+	case *meta.KafkaTopic:
+		return &o.Status.Conditions
+	case *meta.KafkaUser:
+		return &o.Status.Conditions
+	}
+	panic(fmt.Sprintf("BUG: no conditions in a %T", object))
+}
+
+func sortedPaths[V any](m map[string]V) []string {
+	paths := make([]string, 0, len(m))
+	for path := range m {
+		paths = append(paths, path)
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+func sortedKeys[V any](m map[resourceKey]V) []resourceKey {
+	keys := make([]resourceKey, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, compareKeys)
+	return keys
+}

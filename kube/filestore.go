@@ -1,0 +1,604 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"kaas/internal/limits"
+	"kaas/internal/vfs"
+	"kaas/meta"
+)
+
+// FileStore is the ResourceStore over YAML files.
+type FileStore struct {
+	options FileStoreOptions
+	fs      vfs.FS
+	logger  *slog.Logger
+
+	// writeMu serialises everything that touches files: scans and writes.
+	writeMu sync.Mutex
+	journal *journal                   // writeMu
+	files   map[string]*resourceFile   // writeMu; by path
+	places  map[resourceKey]*placement // writeMu; same keys as objects
+	holding bool                       // writeMu; the directory is gone, nothing is deleted or written
+	dirs    []string                   // writeMu; directories seen by the last scan
+
+	// mu guards memory only. Objects in the map are immutable: a change puts
+	// another one there.
+	mu       sync.Mutex
+	objects  map[resourceKey]meta.Object // mu
+	history  []meta.Event                // mu; the latest changes; History[i] has revision first+i
+	first    uint64                      // mu; revision of history[0]
+	revision uint64                      // mu; of the last change
+	changed  chan struct{}               // mu; closed by the next change, nil until a watcher waits
+
+	notifier *notifier
+}
+
+var _ meta.ResourceStore = (*FileStore)(nil)
+
+// resourceFile is what the last look at a file found.
+type resourceFile struct {
+	sizeBytes, modifiedMs int64
+	sum                   [sha256.Size]byte
+	documents             []parsedDocument
+	broken                error // not nil: documents are those of the last good content
+}
+
+// parsedDocument is one segment of a file. The object is nil when the segment
+// is empty or foreign; it is as written in the file, without what the journal
+// adds.
+type parsedDocument struct {
+	key    resourceKey
+	object meta.Object
+}
+
+func (f *resourceFile) index(key resourceKey) int {
+	return slices.IndexFunc(f.documents, func(d parsedDocument) bool { return d.object != nil && d.key == key })
+}
+
+// placement says which file a resource comes from.
+type placement struct {
+	path         string
+	missingSince time.Time // zero: it is there
+}
+
+// OpenFileStore reads all resources and watches their files.
+func OpenFileStore(o FileStoreOptions) (*FileStore, error) {
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Debounce == 0 {
+		o.Debounce = limits.ResourceDebounce
+	}
+	if o.DeleteGrace == 0 {
+		o.DeleteGrace = limits.ResourceDeleteGrace
+	}
+	if o.RescanInterval == 0 {
+		o.RescanInterval = limits.ResourceRescanInterval
+	}
+	now := o.Clock()
+	s := &FileStore{
+		options: o, fs: o.FS, logger: o.Logger,
+		files:   make(map[string]*resourceFile),
+		places:  make(map[resourceKey]*placement),
+		objects: make(map[resourceKey]meta.Object),
+	}
+	// Revisions begin where no earlier process can have been, so that a
+	// resourceVersion kept over a restart conflicts instead of matching.
+	s.revision = uint64(now.UnixMicro())
+	s.first = s.revision + 1
+	if err := s.fs.MkdirAll(o.Dir); err != nil {
+		return nil, fmt.Errorf("resources directory: %w", err)
+	}
+	var err error
+	if s.journal, err = openJournal(s.fs, o.Dir, o.Logger, now); err != nil {
+		return nil, fmt.Errorf("resources directory %s: %w", o.Dir, err)
+	}
+	s.writeMu.Lock()
+	err = s.firstScan(now)
+	s.writeMu.Unlock()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("resources directory %s: %w", o.Dir, err), s.journal.close())
+	}
+	s.startNotifier()
+	return s, nil
+}
+
+// Close ends the watching of files and closes the journal. Writes after it fail.
+func (s *FileStore) Close() error {
+	s.notifier.stop()
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	s.holding = true
+	return s.journal.close()
+}
+
+// Get implements meta.ResourceStore.
+func (s *FileStore) Get(ctx context.Context, kind meta.Kind, name string) (meta.Object, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	object := s.objects[resourceKey{kind, name}]
+	s.mu.Unlock()
+	if object == nil {
+		return nil, fmt.Errorf("%s %s: %w", kind, name, meta.ErrNotFound)
+	}
+	return object.Clone(), nil
+}
+
+// List implements meta.ResourceStore.
+func (s *FileStore) List(ctx context.Context, kind meta.Kind) ([]meta.Object, string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, "", err
+	}
+	objects, revision := s.snapshot(kind)
+	for i := range objects {
+		objects[i] = objects[i].Clone()
+	}
+	return objects, formatRevision(revision), nil
+}
+
+// snapshot returns the present objects, sorted by name; they are shared.
+func (s *FileStore) snapshot(kind meta.Kind) ([]meta.Object, uint64) {
+	s.mu.Lock()
+	var objects []meta.Object
+	for key, object := range s.objects {
+		if key.Kind == kind {
+			objects = append(objects, object)
+		}
+	}
+	revision := s.revision
+	s.mu.Unlock()
+	slices.SortFunc(objects, func(a, b meta.Object) int { return strings.Compare(a.Meta().Name, b.Meta().Name) })
+	return objects, revision
+}
+
+func (s *FileStore) current(key resourceKey) meta.Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.objects[key]
+}
+
+// Create implements meta.ResourceStore.
+func (s *FileStore) Create(ctx context.Context, object meta.Object) (meta.Object, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	key := keyOf(object)
+	if !meta.IsResourceName(key.Name) || newObject(key.Kind) == nil {
+		return nil, fmt.Errorf("%s: metadata.name must be an RFC 1123 subdomain: %w", key, meta.ErrInvalid)
+	}
+	created := object.Clone()
+	metadata := created.Meta()
+	metadata.UID, metadata.Generation = uuid.NewString(), 1
+	metadata.CreationTimestamp = s.options.Clock().UTC().Truncate(time.Millisecond)
+	text, err := encodeManifest(created)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	if len(text) > limits.ResourceFileBytes {
+		return nil, fmt.Errorf("%s: %d bytes are more than a resource file may have (%d): %w", key, len(text), limits.ResourceFileBytes, meta.ErrInvalid)
+	}
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	if err := s.writable(); err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	if s.current(key) != nil {
+		return nil, fmt.Errorf("%s: %w", key, meta.ErrAlreadyExists)
+	}
+	path, err := s.newPath(key)
+	if err != nil {
+		return nil, unavailable(key, err)
+	}
+	if err := s.storeFile(path, text); err != nil {
+		return nil, unavailable(key, err)
+	}
+	s.places[key] = &placement{path: path}
+	return s.publish(meta.Added, created).Clone(), nil
+}
+
+// newPath is a file name for a resource that has no file yet. Files that a user
+// put under that name are not overwritten.
+func (s *FileStore) newPath(key resourceKey) (string, error) {
+	base := strings.ToLower(string(key.Kind)) + "-" + key.Name
+	if len(base) > 230 {
+		sum := sha256.Sum256([]byte(key.Name))
+		base = base[:200] + "-" + hex.EncodeToString(sum[:8])
+	}
+	for attempt := 0; ; attempt++ {
+		name := base
+		if attempt > 0 {
+			name = fmt.Sprintf("%s-%d", base, attempt)
+		}
+		path := filepath.Join(s.options.Dir, name+".yaml")
+		_, err := s.fs.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return path, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if attempt == limits.ResourceNameAttempts {
+			return "", fmt.Errorf("%s and its numbered variants exist", path)
+		}
+	}
+}
+
+// Update implements meta.ResourceStore.
+func (s *FileStore) Update(ctx context.Context, object meta.Object) (meta.Object, error) {
+	want, err := objectTree(object)
+	if err != nil {
+		return nil, err
+	}
+	return s.change(ctx, keyOf(object), object.Meta().ResourceVersion, func(current meta.Object) (map[string]any, error) {
+		have, err := objectTree(current)
+		if err != nil {
+			return nil, err
+		}
+		patch := make(map[string]any)
+		if spec := diffPatch(treeAt(have, "spec"), treeAt(want, "spec")); len(spec) > 0 {
+			patch["spec"] = spec
+		}
+		metadata := make(map[string]any)
+		for _, field := range []string{"labels", "annotations"} {
+			if diff := diffPatch(treeAt(have, "metadata", field), treeAt(want, "metadata", field)); len(diff) > 0 {
+				metadata[field] = diff
+			}
+		}
+		if len(metadata) > 0 {
+			patch["metadata"] = metadata
+		}
+		return patch, nil
+	})
+}
+
+func treeAt(tree map[string]any, path ...string) map[string]any {
+	for _, key := range path {
+		tree, _ = tree[key].(map[string]any)
+	}
+	return tree
+}
+
+// Patch implements meta.ResourceStore.
+func (s *FileStore) Patch(ctx context.Context, kind meta.Kind, name string, mergePatch []byte) (meta.Object, error) {
+	var patch map[string]any
+	if err := decodeJSON(mergePatch, &patch); err != nil {
+		return nil, fmt.Errorf("%s %s: merge patch: %w: %w", kind, name, err, meta.ErrInvalid)
+	}
+	version, _ := treeAt(patch, "metadata")["resourceVersion"].(string)
+	return s.change(ctx, resourceKey{kind, name}, version, func(meta.Object) (map[string]any, error) {
+		changes := make(map[string]any)
+		if spec, ok := patch["spec"].(map[string]any); ok {
+			changes["spec"] = spec
+		}
+		metadata := make(map[string]any)
+		for _, field := range []string{"labels", "annotations"} {
+			if value, ok := treeAt(patch, "metadata")[field]; ok {
+				metadata[field] = value
+			}
+		}
+		if len(metadata) > 0 {
+			changes["metadata"] = metadata
+		}
+		return changes, nil
+	})
+}
+
+// change applies a merge patch to metadata and spec of a resource: to its object
+// and, as text, to its file.
+func (s *FileStore) change(ctx context.Context, key resourceKey, version string, patchFor func(meta.Object) (map[string]any, error)) (meta.Object, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	current, err := s.writableResource(key, version)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := patchFor(current)
+	if err != nil {
+		return nil, err
+	}
+	before, err := objectTree(current)
+	if err != nil {
+		return nil, err
+	}
+	after, err := objectTree(current)
+	if err != nil {
+		return nil, err
+	}
+	patched, ok := mergePatch(after, patch).(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%s: %w", key, meta.ErrInvalid)
+	}
+	diff := diffPatch(before, patched)
+	if len(diff) == 0 {
+		return current.Clone(), nil
+	}
+	next, err := objectFromTree(key.Kind, patched)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", key, err, meta.ErrInvalid)
+	}
+	if _, changed := diff["spec"]; changed {
+		next.Meta().Generation++
+	}
+	var changes []blockChange
+	for _, block := range []string{"metadata", "spec"} {
+		if inner, ok := patch[block].(map[string]any); ok {
+			changes = append(changes, blockChange{key: block, merge: inner})
+		}
+	}
+	if err := s.patchFile(key, changes); err != nil {
+		return nil, err
+	}
+	return s.publish(meta.Modified, next).Clone(), nil
+}
+
+// UpdateStatus implements meta.ResourceStore.
+func (s *FileStore) UpdateStatus(ctx context.Context, object meta.Object) (meta.Object, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	key := keyOf(object)
+	_, status, err := encodeSpecStatus(object)
+	if err != nil {
+		return nil, err
+	}
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	current, err := s.writableResource(key, object.Meta().ResourceVersion)
+	broken := errors.Is(err, errBrokenFile)
+	if err != nil && !broken {
+		return nil, err
+	}
+	if broken {
+		current = s.current(key)
+	}
+	_, have, err := encodeSpecStatus(current)
+	if err != nil {
+		return nil, err
+	}
+	if string(have) == string(status) {
+		return current.Clone(), nil
+	}
+	next := current.Clone()
+	if err := setStatus(next, status); err != nil {
+		return nil, err
+	}
+	// A file that can't be parsed can't be patched: status is kept in memory
+	// and in the journal, and goes into the file when that is whole again.
+	if !broken {
+		if err := s.patchFile(key, []blockChange{{key: "status", replace: orEmpty(status)}}); err != nil {
+			return nil, err
+		}
+	}
+	return s.publish(meta.Modified, next).Clone(), nil
+}
+
+func orEmpty(status json.RawMessage) json.RawMessage {
+	if status == nil {
+		return json.RawMessage("{}")
+	}
+	return status
+}
+
+// Delete implements meta.ResourceStore. A file of one document is removed, from
+// a file of several the document is cut.
+func (s *FileStore) Delete(ctx context.Context, kind meta.Kind, name, uid string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	key := resourceKey{kind, name}
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	current, err := s.writableResource(key, "")
+	if err != nil {
+		return err
+	}
+	if uid != "" && current.Meta().UID != uid {
+		return fmt.Errorf("%s: another one has its name now: %w", key, meta.ErrConflict)
+	}
+	path := s.places[key].path
+	segments, at, err := s.readSegments(path, key)
+	if err != nil {
+		return unavailable(key, err)
+	}
+	rest := strings.Join(append(slices.Clone(segments[:at]), segments[at+1:]...), "")
+	if onlyComments(rest) {
+		if err := ignoreMissing(s.fs.Remove(path)); err != nil {
+			return unavailable(key, err)
+		}
+		delete(s.files, path)
+		if err := s.fs.SyncDir(filepath.Dir(path)); err != nil {
+			return unavailable(key, err)
+		}
+	} else if err := s.storeFile(path, rest); err != nil {
+		return unavailable(key, err)
+	}
+	s.unpublish(key)
+	return nil
+}
+
+func onlyComments(text string) bool {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line != "" && line != "---" && line != "..." && line[0] != '#' {
+			return false
+		}
+	}
+	return true
+}
+
+// errBrokenFile is the state of a resource whose file can't be read any more.
+var errBrokenFile = errors.New("its file is broken")
+
+// writableResource returns the current object if a write to it may go on. It
+// first takes in what a user may have just done to the file.
+func (s *FileStore) writableResource(key resourceKey, version string) (meta.Object, error) {
+	if err := s.writable(); err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	if place := s.places[key]; place != nil {
+		if err := s.refresh(place.path); err != nil {
+			return nil, unavailable(key, err)
+		}
+	}
+	current, place := s.current(key), s.places[key]
+	if current == nil || !place.missingSince.IsZero() {
+		return nil, fmt.Errorf("%s: %w", key, meta.ErrNotFound)
+	}
+	if version != "" && version != current.Meta().ResourceVersion {
+		return nil, fmt.Errorf("%s: resourceVersion %s is not %s: %w", key, version, current.Meta().ResourceVersion, meta.ErrConflict)
+	}
+	if file := s.files[place.path]; file != nil && file.broken != nil {
+		return nil, fmt.Errorf("%s: %w: repair %s first: %w: %w", key, errBrokenFile, place.path, file.broken, meta.ErrInvalid)
+	}
+	return current, nil
+}
+
+func (s *FileStore) writable() error {
+	if s.holding || !s.journal.present() {
+		return fmt.Errorf("the resources directory %s is gone; put it back or restart: %w", s.options.Dir, meta.ErrUnavailable)
+	}
+	return nil
+}
+
+// patchFile changes blocks of the resource's document in its file.
+func (s *FileStore) patchFile(key resourceKey, changes []blockChange) error {
+	path := s.places[key].path
+	segments, at, err := s.readSegments(path, key)
+	if err != nil {
+		return unavailable(key, err)
+	}
+	if segments[at], err = patchDocument(segments[at], changes); err != nil {
+		return fmt.Errorf("%s: %s: %w", key, path, err)
+	}
+	text := strings.Join(segments, "")
+	if len(text) > limits.ResourceFileBytes {
+		return fmt.Errorf("%s: %s would grow to %d bytes, more than a resource file may have (%d): %w", key, path, len(text), limits.ResourceFileBytes, meta.ErrInvalid)
+	}
+	if err := s.storeFile(path, text); err != nil {
+		return unavailable(key, err)
+	}
+	return nil
+}
+
+// readSegments returns the documents of a file and the index of the resource's.
+func (s *FileStore) readSegments(path string, key resourceKey) ([]string, int, error) {
+	content, err := readFile(s.fs, path, limits.ResourceFileBytes)
+	if err != nil {
+		return nil, 0, err
+	}
+	file := s.files[path]
+	if file == nil || sha256.Sum256(content) != file.sum {
+		return nil, 0, fmt.Errorf("%s was changed at the same moment", path)
+	}
+	at := file.index(key)
+	segments := splitDocuments(string(content))
+	if at < 0 || at >= len(segments) {
+		return nil, 0, fmt.Errorf("%s no longer holds it", path)
+	}
+	return segments, at, nil
+}
+
+// storeFile writes a file and remembers it as seen, so that the next scan finds
+// nothing new in it.
+func (s *FileStore) storeFile(path, text string) error {
+	documents, err := parseFile(text)
+	if err != nil {
+		return fmt.Errorf("what is to be written to %s can't be read back: %w", path, err)
+	}
+	if err := replaceFile(s.fs, path, []byte(text)); err != nil {
+		return err
+	}
+	file := &resourceFile{sum: sha256.Sum256([]byte(text)), documents: documents}
+	if entry, err := s.fs.Stat(path); err == nil {
+		file.sizeBytes, file.modifiedMs = entry.SizeBytes, entry.ModifiedMs
+	}
+	s.files[path] = file
+	return nil
+}
+
+// publish makes an object the current one. Caller holds writeMu.
+func (s *FileStore) publish(event meta.EventType, object meta.Object) meta.Object {
+	key := keyOf(object)
+	s.mu.Lock()
+	s.revision++
+	object.Meta().ResourceVersion = formatRevision(s.revision)
+	s.objects[key] = object
+	s.record(meta.Event{Type: event, Object: object, Revision: formatRevision(s.revision)})
+	s.mu.Unlock()
+	s.remember(object)
+	return object
+}
+
+// unpublish removes an object. Caller holds writeMu.
+func (s *FileStore) unpublish(key resourceKey) {
+	delete(s.places, key)
+	s.mu.Lock()
+	object := s.objects[key]
+	delete(s.objects, key)
+	s.revision++
+	s.record(meta.Event{Type: meta.Deleted, Object: object, Revision: formatRevision(s.revision)})
+	s.mu.Unlock()
+	if err := s.journal.drop(key); err != nil {
+		s.logger.Warn("the resource journal can't be written", "resource", key.String(), "error", err)
+	}
+}
+
+// remember writes the journal's entry of an object.
+func (s *FileStore) remember(object meta.Object) {
+	metadata := object.Meta()
+	spec, status, err := encodeSpecStatus(object)
+	if err == nil {
+		entry := &journalEntry{
+			Kind: object.ResourceKind(), Name: metadata.Name, UID: metadata.UID,
+			FirstSeen: metadata.CreationTimestamp, Generation: metadata.Generation,
+			SpecHash: hashText(spec), Status: status, Labels: metadata.Labels, Annotations: metadata.Annotations,
+		}
+		if place := s.places[keyOf(object)]; place != nil {
+			entry.File = place.path
+		}
+		if len(spec) <= limits.ResourceJournalSpecBytes {
+			entry.Spec = spec
+		}
+		err = s.journal.put(entry)
+	}
+	if err != nil {
+		s.logger.Warn("the resource journal can't be written", "resource", keyOf(object).String(), "error", err)
+	}
+}
+
+func hashText(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:12])
+}
+
+func unavailable(key resourceKey, err error) error {
+	return fmt.Errorf("%s: %w: %w", key, err, meta.ErrUnavailable)
+}
+
+func sameMeta(a, b *meta.ObjectMeta) bool {
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && a.Namespace == b.Namespace
+}

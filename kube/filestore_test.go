@@ -1,0 +1,144 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"kaas/meta"
+)
+
+func testLogger(t *testing.T) *slog.Logger {
+	t.Helper()
+	return slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(line []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(line)))
+	return len(line), nil
+}
+
+// openStore opens a store that looks at its files only when look is called.
+func openStore(t *testing.T, dir string) *FileStore {
+	t.Helper()
+	s, err := OpenFileStore(FileStoreOptions{Dir: dir, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour, Debounce: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// look scans as the notifier would, at a moment after the given time has passed.
+func look(s *FileStore, later time.Duration) {
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	s.scan(time.Now().Add(later))
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func mustTopic(t *testing.T, s meta.ResourceStore, name string) *meta.KafkaTopic {
+	t.Helper()
+	object, err := s.Get(t.Context(), meta.KindTopic, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object.(*meta.KafkaTopic)
+}
+
+func wantError(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("error is %v, want %v", err, want)
+	}
+}
+
+const handWritten = `# the orders of the shop
+apiVersion: kaas.io/v1alpha1
+kind: KafkaTopic
+metadata:
+  name: orders   # plain
+spec:
+  # three are enough
+  partitions: 3
+  config:
+    retention.ms: 600000   # ten minutes
+    "cleanup.policy": 'delete'
+
+# the end
+`
+
+func TestHandWrittenFileKeepsItsText(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "shop", "topics.yaml")
+	write(t, path, handWritten)
+	s := openStore(t, dir)
+	topic := mustTopic(t, s, "orders")
+	if *topic.Spec.Partitions != 3 || topic.Metadata.UID == "" || topic.Metadata.Generation != 1 {
+		t.Fatalf("%+v", topic)
+	}
+	topic.Status.TopicID, topic.Status.TopicName, topic.Status.PartitionCount = meta.NewUUID(), "orders", 3
+	topic.Status.Conditions = ready("True", "Reconciled", "")
+	stored, err := s.UpdateStatus(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := read(t, path)
+	if !strings.HasPrefix(text, handWritten[:strings.Index(handWritten, "\n# the end")]) || !strings.Contains(text, "# the end") {
+		t.Fatalf("the user's text changed:\n%s", text)
+	}
+	before := read(t, path)
+	if _, err := s.UpdateStatus(t.Context(), stored); err != nil {
+		t.Fatal(err)
+	}
+	if text := read(t, path); text != before {
+		t.Fatalf("written without a change:\n%s", text)
+	}
+	// An admin request changes spec: comments stay, the rest of the file, too.
+	if _, err := s.Patch(t.Context(), meta.KindTopic, "orders", []byte(`{"spec":{"partitions":5,"config":{"retention.ms":null,"segment.ms":700000}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	text = read(t, path)
+	for _, want := range []string{"# the orders of the shop\n", "name: orders   # plain\n", "# three are enough", "partitions: 5", "segment.ms: 700000", "# the end", "topicId: " + stored.(*meta.KafkaTopic).Status.TopicID.String()} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "retention.ms") || strings.Count(text, "# the end") != 1 || strings.Count(text, "# three are enough") != 1 {
+		t.Errorf("wrong text:\n%s", text)
+	}
+	if topic := mustTopic(t, s, "orders"); topic.Metadata.Generation != 2 || *topic.Spec.Partitions != 5 {
+		t.Errorf("%+v", topic)
+	}
+	_ = context.Background
+}

@@ -1,0 +1,282 @@
+package kube
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"kaas/internal/limits"
+	"kaas/internal/vfs"
+	"kaas/meta"
+)
+
+// journalDir holds what is ours below the resources' directory. Its name begins
+// with a dot and the file's ends in no suffix that kubectl reads.
+const (
+	journalDir  = ".kaas"
+	journalFile = "journal"
+)
+
+// resourceKey identifies a resource.
+type resourceKey struct {
+	Kind meta.Kind
+	Name string
+}
+
+func (k resourceKey) String() string { return string(k.Kind) + " " + k.Name }
+
+func keyOf(object meta.Object) resourceKey {
+	return resourceKey{object.ResourceKind(), object.Meta().Name}
+}
+
+// journalEntry is what a resource's file can't be trusted to keep, because its
+// user may write the file anew.
+type journalEntry struct {
+	Kind       meta.Kind       `json:"kind"`
+	Name       string          `json:"name"`
+	UID        string          `json:"uid,omitempty"`
+	FirstSeen  time.Time       `json:"firstSeen,omitzero"`
+	Generation int64           `json:"generation,omitempty"`
+	SpecHash   string          `json:"specHash,omitempty"` // of the spec that Generation counts
+	Status     json.RawMessage `json:"status,omitempty"`
+	// File, Labels, Annotations and Spec are the last good content, for a start
+	// that finds the file broken. Spec is left out when it is larger than
+	// limits.ResourceJournalSpecBytes.
+	File        string            `json:"file,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Spec        json.RawMessage   `json:"spec,omitempty"`
+	LostSince   time.Time         `json:"lostSince,omitzero"` // the file was gone at a start
+	Deleted     bool              `json:"deleted,omitempty"`
+}
+
+func (e *journalEntry) key() resourceKey { return resourceKey{e.Kind, e.Name} }
+
+// journal is an append-only file of JSON lines; the last line of a resource
+// counts. Lines are not synced one by one: the resource files hold the same and
+// are durable, so what a power cut takes from the journal is read from them at
+// the next start. A torn last line is cut.
+//
+// Owner: FileStore.writeMu.
+type journal struct {
+	fs      vfs.FS
+	dir     string // of the resources
+	file    vfs.File
+	size    int64
+	lines   int
+	entries map[resourceKey]*journalEntry
+}
+
+func (j *journal) path() string { return filepath.Join(j.dir, journalDir, journalFile) }
+
+// openJournal reads the journal, or begins one, and rewrites it when most of it
+// is superseded. Entries lost for longer than limits.ResourceLostRetention go.
+func openJournal(fsys vfs.FS, dir string, logger *slog.Logger, now time.Time) (*journal, error) {
+	j := &journal{fs: fsys, dir: dir, entries: make(map[resourceKey]*journalEntry)}
+	if err := fsys.MkdirAll(filepath.Join(dir, journalDir)); err != nil {
+		return nil, err
+	}
+	content, err := readFile(fsys, j.path(), 1<<40)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	whole := bytes.LastIndexByte(content, '\n') + 1
+	if whole < len(content) {
+		logger.Warn("the resource journal ends in a torn line, which is cut", "file", j.path(), "bytes", len(content)-whole)
+	}
+	for line := range bytes.Lines(content[:whole]) {
+		entry := new(journalEntry)
+		if err := json.Unmarshal(line, entry); err != nil || entry.Kind == "" || entry.Name == "" {
+			logger.Warn("a line of the resource journal can't be read and is skipped", "file", j.path(), "line", j.lines+1, "error", err)
+		} else if entry.Deleted {
+			delete(j.entries, entry.key())
+		} else {
+			j.entries[entry.key()] = entry
+		}
+		j.lines++
+	}
+	for key, entry := range j.entries {
+		if !entry.LostSince.IsZero() && now.Sub(entry.LostSince) > limits.ResourceLostRetention {
+			delete(j.entries, key)
+			j.lines += limits.ResourceJournalSlack // write it anew
+		}
+	}
+	if j.lines > 2*len(j.entries)+limits.ResourceJournalSlack || content == nil {
+		return j, j.rewrite()
+	}
+	return j, j.reopen(int64(whole))
+}
+
+// rewrite replaces the file by one line per resource, durably.
+func (j *journal) rewrite() error {
+	var content []byte
+	keys := make([]resourceKey, 0, len(j.entries))
+	for key := range j.entries {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, compareKeys)
+	for _, key := range keys {
+		line, err := json.Marshal(j.entries[key])
+		if err != nil {
+			return err
+		}
+		content = append(append(content, line...), '\n')
+	}
+	if err := j.fs.MkdirAll(filepath.Join(j.dir, journalDir)); err != nil {
+		return err
+	}
+	if err := replaceFile(j.fs, j.path(), content); err != nil {
+		return err
+	}
+	j.lines = len(keys)
+	return j.reopen(int64(len(content)))
+}
+
+func (j *journal) reopen(size int64) error {
+	if j.file != nil {
+		if err := j.file.Close(); err != nil {
+			return err
+		}
+		j.file = nil
+	}
+	file, err := j.fs.OpenFile(j.path(), vfs.Create)
+	if err != nil {
+		return err
+	}
+	j.file, j.size = file, size
+	return file.Truncate(size)
+}
+
+// put records an entry. An error leaves the entry in memory and is for a log
+// line: the resource itself is kept elsewhere.
+func (j *journal) put(entry *journalEntry) error {
+	if entry.Deleted {
+		delete(j.entries, entry.key())
+	} else {
+		j.entries[entry.key()] = entry
+	}
+	line, err := json.Marshal(entry)
+	if err != nil {
+		return err
+	}
+	line = append(line, '\n')
+	if j.file == nil {
+		return fmt.Errorf("resource journal %s is not open", j.path())
+	}
+	if _, err := j.file.WriteAt(line, j.size); err != nil {
+		// What was written of the line is overwritten by the next one.
+		return err
+	}
+	j.size += int64(len(line))
+	j.lines++
+	return nil
+}
+
+// drop forgets a resource: it was deleted, so its next namesake is a new one.
+func (j *journal) drop(key resourceKey) error {
+	if j.entries[key] == nil {
+		return nil
+	}
+	return j.put(&journalEntry{Kind: key.Kind, Name: key.Name, Deleted: true})
+}
+
+// present says whether the file is where it was: false means that somebody
+// removed the directory or unmounted what it lay on.
+func (j *journal) present() bool {
+	_, err := j.fs.Stat(j.path())
+	return err == nil
+}
+
+func (j *journal) close() error {
+	if j.file == nil {
+		return nil
+	}
+	err := errors.Join(j.file.Datasync(), j.file.Close())
+	j.file = nil
+	return err
+}
+
+// readFile reads a whole file of at most maxBytes.
+func readFile(fsys vfs.FS, path string, maxBytes int64) ([]byte, error) {
+	file, err := fsys.OpenFile(path, vfs.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	size, err := file.Size()
+	if err == nil && size > maxBytes {
+		err = fmt.Errorf("%s has %d bytes; at most %d are read", path, size, maxBytes)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	content := make([]byte, size)
+	n := 0
+	for n < len(content) {
+		read, err := file.ReadAt(content[n:], int64(n))
+		n += read
+		if err != nil || read == 0 {
+			break // shorter than it was a moment ago: what there is
+		}
+	}
+	return content[:n], file.Close()
+}
+
+// replaceFile makes path hold content, atomically and durably: a new file beside
+// it is synced, renamed over it, and the directory synced. A crash leaves the old
+// or the new content, and perhaps the file beside it, whose name readers skip.
+func replaceFile(fsys vfs.FS, path string, content []byte) error {
+	dir, base := filepath.Split(path)
+	temp := filepath.Join(dir, ".kaas-"+shorten(base)+".tmp")
+	file, err := fsys.OpenFile(temp, vfs.Create|vfs.Truncate)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteAt(content, 0)
+	if err == nil {
+		err = file.Datasync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = fsys.Rename(temp, path)
+	}
+	if err != nil {
+		return errors.Join(err, ignoreMissing(fsys.Remove(temp)))
+	}
+	return fsys.SyncDir(filepath.Clean(dir))
+}
+
+// shorten keeps the temporary name within 255 bytes.
+func shorten(base string) string {
+	if len(base) > 200 {
+		return base[:200]
+	}
+	return base
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func compareKeys(a, b resourceKey) int {
+	if a.Kind != b.Kind {
+		if a.Kind < b.Kind {
+			return -1
+		}
+		return 1
+	}
+	if a.Name < b.Name {
+		return -1
+	}
+	if a.Name > b.Name {
+		return 1
+	}
+	return 0
+}

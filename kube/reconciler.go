@@ -1,0 +1,327 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"kaas/internal/limits"
+	"kaas/meta"
+)
+
+// Reconciler makes the status of topics follow their spec. It knows the store
+// only through the port, so standalone and cluster mode share it.
+//
+// All state belongs to one goroutine: the one that calls StartReconciler until
+// the first pass is done, then the reconciler's own.
+type Reconciler struct {
+	options ReconcilerOptions
+	logger  *slog.Logger
+	cancel  context.CancelFunc
+	done    chan struct{}
+
+	topics     map[string]*meta.KafkaTopic // by resource name
+	byName     map[string][]string         // Kafka name → resource names that claim it
+	byFolded   map[string][]string         // foldName of the Kafka name → the same
+	byID       map[meta.UUID][]string      // topic id → resource names that hold it
+	partitions int64                       // sum of PartitionCount over topics
+	// retry holds Kafka names whose status could not be written.
+	retry     map[string]bool
+	firstPass bool
+}
+
+// StartReconciler returns after the first full pass: from then on every topic
+// that is to be served has its id in status.
+func StartReconciler(ctx context.Context, o ReconcilerOptions) (*Reconciler, error) {
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.ValidateConfig == nil {
+		o.ValidateConfig = func(map[string]string) error { return nil }
+	}
+	if o.DefaultPartitions == nil {
+		o.DefaultPartitions = func() int32 { return 1 }
+	}
+	own, cancel := context.WithCancel(context.Background())
+	r := &Reconciler{options: o, logger: o.Logger, cancel: cancel, done: make(chan struct{}), retry: make(map[string]bool), firstPass: true}
+	stop := context.AfterFunc(ctx, cancel) // the caller's context bounds the first pass only
+	events, err := r.begin(own)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("reconciler: %w", err)
+	}
+	r.firstPass = false
+	go r.run(own, events)
+	return r, nil
+}
+
+// Close stops the reconciler and waits for it.
+func (r *Reconciler) Close() {
+	r.cancel()
+	<-r.done
+}
+
+// begin lists through a fresh watch and reconciles all topics.
+func (r *Reconciler) begin(ctx context.Context) (<-chan meta.Event, error) {
+	r.topics = make(map[string]*meta.KafkaTopic)
+	r.byName = make(map[string][]string)
+	r.byFolded = make(map[string][]string)
+	r.partitions = 0
+	r.byID = make(map[meta.UUID][]string)
+	events, err := r.options.Store.Watch(ctx, meta.KindTopic, "")
+	if err != nil {
+		return nil, err
+	}
+	for {
+		event, ok := <-events
+		if !ok {
+			return nil, errors.Join(errors.New("the watch ended before it was complete"), ctx.Err())
+		}
+		if event.Type == meta.Synced {
+			break
+		}
+		r.note(event)
+	}
+	names := make([]string, 0, len(r.byName))
+	for name := range r.byName {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		r.reconcileName(ctx, name)
+	}
+	return events, nil
+}
+
+func (r *Reconciler) run(ctx context.Context, events <-chan meta.Event) {
+	defer close(r.done)
+	timer := time.NewTimer(limits.ReconcileRetry)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event, ok := <-events:
+			if ok {
+				for _, name := range r.note(event) {
+					r.reconcileName(ctx, name)
+				}
+				break
+			}
+			if events = r.resume(ctx); events == nil {
+				return
+			}
+		case <-timer.C:
+			for name := range r.retry {
+				delete(r.retry, name)
+				r.reconcileName(ctx, name)
+			}
+			timer.Reset(limits.ReconcileRetry)
+		}
+		if len(r.retry) > 0 {
+			timer.Reset(limits.ReconcileRetry)
+		}
+	}
+}
+
+// resume begins anew after a watch has ended; nil when the reconciler is closed.
+func (r *Reconciler) resume(ctx context.Context) <-chan meta.Event {
+	for ctx.Err() == nil {
+		events, err := r.begin(ctx)
+		if err == nil {
+			return events
+		}
+		r.logger.Warn("topics can't be watched; trying again", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(limits.ReconcileRetry):
+		}
+	}
+	return nil
+}
+
+// note takes an event into the state and returns the Kafka names that it touches.
+func (r *Reconciler) note(event meta.Event) []string {
+	topic, ok := event.Object.(*meta.KafkaTopic)
+	if !ok {
+		return nil
+	}
+	var touched []string
+	if old := r.topics[topic.Metadata.Name]; old != nil {
+		touched = append(touched, r.remove(old)...)
+	}
+	if event.Type != meta.Deleted {
+		touched = append(touched, r.insert(topic)...)
+	}
+	slices.Sort(touched)
+	return slices.Compact(touched)
+}
+
+// claimedName is the Kafka name that a resource stands for: the one that it was
+// made with, if it was.
+func claimedName(topic *meta.KafkaTopic) string {
+	if !topic.Status.TopicID.IsZero() && topic.Status.TopicName != "" {
+		return topic.Status.TopicName
+	}
+	return topic.KafkaName()
+}
+
+func (r *Reconciler) insert(topic *meta.KafkaTopic) []string {
+	resource, name, id := topic.Metadata.Name, claimedName(topic), topic.Status.TopicID
+	r.topics[resource] = topic
+	r.partitions += int64(topic.Status.PartitionCount)
+	r.byName[name] = append(r.byName[name], resource)
+	r.byFolded[foldName(name)] = append(r.byFolded[foldName(name)], resource)
+	touched := []string{name}
+	if !id.IsZero() {
+		r.byID[id] = append(r.byID[id], resource)
+		touched = append(touched, r.namesOf(r.byID[id])...)
+	}
+	return touched
+}
+
+// remove also returns the names that may have waited for the one that goes.
+func (r *Reconciler) remove(topic *meta.KafkaTopic) []string {
+	resource, name, id := topic.Metadata.Name, claimedName(topic), topic.Status.TopicID
+	delete(r.topics, resource)
+	r.partitions -= int64(topic.Status.PartitionCount)
+	touched := []string{name}
+	dropFrom(r.byName, name, resource)
+	touched = append(touched, r.namesOf(dropFrom(r.byFolded, foldName(name), resource))...)
+	if !id.IsZero() {
+		touched = append(touched, r.namesOf(dropFrom(r.byID, id, resource))...)
+	}
+	return touched
+}
+
+// dropFrom takes a resource out of an index and returns who is left there.
+func dropFrom[K comparable](index map[K][]string, key K, resource string) []string {
+	rest := slices.DeleteFunc(index[key], func(other string) bool { return other == resource })
+	if len(rest) == 0 {
+		delete(index, key)
+		return nil
+	}
+	index[key] = rest
+	return rest
+}
+
+func (r *Reconciler) namesOf(resources []string) []string {
+	var names []string
+	for _, resource := range resources {
+		if topic := r.topics[resource]; topic != nil {
+			names = append(names, claimedName(topic))
+		}
+	}
+	return names
+}
+
+// reconcileName decides which resource has a Kafka name and brings the status of
+// all that claim it up to date.
+func (r *Reconciler) reconcileName(ctx context.Context, name string) {
+	claims := slices.Clone(r.byName[name])
+	topics := make([]*meta.KafkaTopic, len(claims))
+	for i, resource := range claims {
+		topics[i] = r.topics[resource]
+	}
+	slices.SortFunc(topics, r.compareClaims)
+	for i, topic := range topics {
+		var status meta.KafkaTopicStatus
+		if i == 0 {
+			status = r.desired(topic)
+		} else {
+			status = refused(topic, meta.KafkaTopicStatus{}, "TopicNameConflict",
+				fmt.Sprintf("topic %s belongs to the older KafkaTopic %s; give this one another spec.topicName or remove it", name, topics[0].Metadata.Name))
+		}
+		r.write(ctx, name, topic, status)
+	}
+}
+
+// compareClaims orders resources that claim one name: one that holds a topic
+// before one that doesn't, so that a forged or copied timestamp never takes a
+// topic with data away; then the older; then by name.
+func (r *Reconciler) compareClaims(a, b *meta.KafkaTopic) int {
+	holdsA, holdsB := r.holdsTopic(a), r.holdsTopic(b)
+	switch {
+	case holdsA && !holdsB:
+		return -1
+	case holdsB && !holdsA:
+		return 1
+	}
+	if order := a.Metadata.CreationTimestamp.Compare(b.Metadata.CreationTimestamp); order != 0 {
+		return order
+	}
+	return strings.Compare(a.Metadata.Name, b.Metadata.Name)
+}
+
+// holdsTopic says whether a resource has a topic id of its own. A file that was
+// copied together with its status holds the id of another resource: the oldest
+// one keeps it.
+func (r *Reconciler) holdsTopic(topic *meta.KafkaTopic) bool {
+	if topic.Status.TopicID.IsZero() {
+		return false
+	}
+	for _, resource := range r.byID[topic.Status.TopicID] {
+		other := r.topics[resource]
+		if other == nil || other.Metadata.Name == topic.Metadata.Name {
+			continue
+		}
+		order := other.Metadata.CreationTimestamp.Compare(topic.Metadata.CreationTimestamp)
+		if order < 0 || order == 0 && other.Metadata.Name < topic.Metadata.Name {
+			return false
+		}
+	}
+	return true
+}
+
+// write stores a status that changed.
+func (r *Reconciler) write(ctx context.Context, name string, topic *meta.KafkaTopic, status meta.KafkaTopicStatus) {
+	r.stamp(topic, &status)
+	if sameStatus(&topic.Status, &status) {
+		return
+	}
+	next := topic.Copy()
+	next.Status = status
+	stored, err := r.options.Store.UpdateStatus(ctx, next)
+	switch {
+	case err == nil:
+		// The event of this very change comes later and changes nothing.
+		r.note(meta.Event{Type: meta.Modified, Object: stored})
+		if claimed := claimedName(next); claimed != name {
+			r.retry[claimed] = true
+		}
+	case errors.Is(err, meta.ErrConflict), errors.Is(err, meta.ErrNotFound):
+		// A newer state is on its way through the watch.
+	case errors.Is(err, meta.ErrInvalid):
+		r.logger.Warn("the status of a topic can't be kept", "resource", topic.Metadata.Name, "topic", name, "error", err)
+	case ctx.Err() == nil:
+		r.logger.Warn("the status of a topic can't be written; trying again", "resource", topic.Metadata.Name, "topic", name, "error", err)
+		r.retry[name] = true
+	}
+}
+
+// stamp carries over conditions of other writers and the transition times of
+// conditions whose status did not change.
+func (r *Reconciler) stamp(topic *meta.KafkaTopic, status *meta.KafkaTopicStatus) {
+	now := r.options.Clock().UTC().Truncate(time.Second)
+	for i := range status.Conditions {
+		condition := &status.Conditions[i]
+		condition.ObservedGeneration = topic.Metadata.Generation
+		condition.LastTransitionTime = now
+		if old := meta.FindCondition(topic.Status.Conditions, condition.Type); old != nil && old.Status == condition.Status && !old.LastTransitionTime.IsZero() {
+			condition.LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	for _, old := range topic.Status.Conditions {
+		if meta.FindCondition(status.Conditions, old.Type) == nil {
+			status.Conditions = append(status.Conditions, old)
+		}
+	}
+	status.ObservedGeneration = topic.Metadata.Generation
+}
