@@ -1,0 +1,75 @@
+# A machine needs Go, git and make for run, build, test and lint. What the
+# other targets need stands beside them; .ci/run installs all of it.
+
+GO      ?= go
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+PGO     := $(if $(wildcard profiles/default.pgo),$(abspath profiles/default.pgo),off)
+BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -pgo=$(PGO) -ldflags '-s -w -X main.version=$(VERSION)'
+
+# Rooms with goroutines of their own: the race detector runs over these.
+RACE := $(foreach d,internal/bufpool obs netio logstore coord group broker admin kube cmd/kaas,$(if $(wildcard $(d)/*_test.go),./$(d)/...))
+# The race detector links against the C library.
+CC_FOUND := $(shell command -v gcc || command -v clang)
+
+.PHONY: build run test race lint generate e2e conformance bench fuzz-short clean FORCE
+
+build: kaas
+
+# The Go tool knows what has changed, so it is always asked.
+kaas: FORCE
+	$(BUILD) -o kaas ./cmd/kaas
+FORCE:
+
+# A durable broker on :9092 with its data in ./kaas-data.
+run: build
+	./kaas broker
+
+test:
+	$(GO) test ./...
+ifeq ($(CC_FOUND),)
+	@echo "no C compiler (gcc or clang): the race detector cannot run here; everything else has"
+else
+	$(MAKE) --no-print-directory race
+endif
+
+race:
+	CGO_ENABLED=1 $(GO) test -race $(RACE)
+
+# gofmt, vet, staticcheck, checklocks; versions are pinned in tools/go.mod.
+lint: bin/staticcheck bin/checklocks
+	@unformatted="$$(gofmt -l . )"; test -z "$$unformatted" || { echo "not gofmt'd:"; echo "$$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags e2e ./e2e/...
+	$(GO) vet -tags invariants ./internal/... ./netio/... ./codec/...
+	bin/staticcheck ./...
+	$(GO) vet -vettool=$(abspath bin/checklocks) ./...
+
+bin/staticcheck bin/checklocks &: tools/go.mod tools/go.sum
+	$(GO) -C tools build -o $(abspath bin)/ honnef.co/go/tools/cmd/staticcheck gvisor.dev/gvisor/tools/checklocks/cmd/checklocks
+	@touch bin/staticcheck bin/checklocks
+
+# Writes docs/ and the table in README.md from the code; a test says when to.
+generate:
+	KAAS_GENERATE=1 $(GO) test -count=1 -run TestGeneratedDocuments .
+
+# The built binary, driven by kcat, Apache Kafka's tools (Java and Maven) and franz-go.
+e2e: build
+	KAAS_BIN=$(abspath kaas) $(GO) test -tags e2e -count=1 -timeout 20m ./e2e/...
+
+# Apache Kafka's Java protocol classes and admin client against the built binary.
+conformance: build
+	KAAS_BIN=$(abspath kaas) $(GO) test -tags conformance -count=1 -timeout 20m ./e2e/...
+
+bench: build
+	./kaas bench
+
+# Each fuzz target for a few seconds; FUZZTIME=10m for a night.
+FUZZTIME ?= 5s
+fuzz-short:
+	@set -e; for package in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+	    echo "$$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+	  done; done
+
+clean:
+	rm -rf kaas bin

@@ -1,0 +1,20 @@
+package limits
+
+import "time"
+
+// Bounds of cmd/kaas.
+const (
+	// StopTimeout bounds a clean stop as a whole; the last commit has what
+	// DrainTimeout leaves of it. Below the 30 s that Kubernetes waits.
+	StopTimeout = 25 * time.Second
+
+	// DrainTimeout is how long a stop waits for replies under way. Requests
+	// that wait longer by nature (a member of a group that waits for others)
+	// lose their connection and find their coordinator again.
+	DrainTimeout = 3 * time.Second
+
+	// HTTPHeaderTimeout and HTTPHeaderBytes bound what an idle or hostile peer
+	// of http.address costs.
+	HTTPHeaderTimeout = 5 * time.Second
+	HTTPHeaderBytes   = 16 << 10
+)

@@ -1,0 +1,124 @@
+package kaas
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layer is what one package may import of this module and of others. The
+// standard library is free for all. Imports go down only; test files may
+// import what they like that does not make a cycle.
+type layer struct {
+	dir string
+	// may lists packages of this module.
+	may []string
+	// modules lists packages of other modules, by prefix.
+	modules []string
+	why     string
+}
+
+// everybody may be imported by every room: bounds, observation, assertions.
+var everybody = []string{"internal/limits", "internal/invariants", "obs"}
+
+var layers = []layer{
+	{dir: ".", why: "the root holds tests only"},
+
+	// Leaves.
+	{dir: "internal/limits", why: "constants; it knows no room"},
+	{dir: "internal/invariants", why: "assertions behind a build tag"},
+	{dir: "internal/bufpool", may: []string{"internal/limits", "internal/invariants"}, why: "pooled buffers with poison in the invariants build"},
+	{dir: "internal/vfs", modules: []string{"golang.org/x/sys/unix"}, why: "the file system seam"},
+	{dir: "obs", modules: []string{"github.com/VictoriaMetrics/metrics"}, why: "the only package that knows which metrics library is used"},
+	{dir: "codec/batch", modules: []string{"github.com/klauspost/compress", "github.com/pierrec/lz4"}, why: "record batches, and the codecs inside them"},
+
+	// Rooms.
+	{dir: "codec", may: []string{"codec/batch", "internal/bufpool"}, modules: []string{"github.com/twmb/franz-go/pkg/kmsg"}, why: "frames to requests and back"},
+	{dir: "netio", may: []string{"internal/bufpool"}, modules: []string{"github.com/panjf2000/gnet/v2", "golang.org/x/sys/unix"}, why: "sockets; the only package that knows gnet. It knows no API key"},
+	{dir: "logstore", may: []string{"codec/batch", "internal/vfs"}, modules: []string{"golang.org/x/sys/unix"}, why: "partitions on disk; it knows no request"},
+	{dir: "meta", why: "domain types and ports"},
+	{dir: "meta/config", modules: []string{"github.com/magiconair/properties"}, why: "configuration keys"},
+	{dir: "auth", may: []string{"meta"}, why: "who may do what"},
+	{dir: "coord", may: []string{"codec/batch", "meta"}, why: "the single-owner shard runtime; its log is a port"},
+	{dir: "group", may: []string{"coord", "meta"}, modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "state machines without I/O"},
+
+	// Siblings: none imports another.
+	{dir: "broker", may: []string{"group", "coord", "auth", "meta", "meta/config", "logstore", "codec", "codec/batch", "netio", "internal/bufpool"},
+		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the data plane"},
+	{dir: "admin", may: []string{"auth", "meta", "meta/config", "codec", "logstore"},
+		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the control plane"},
+	{dir: "kube", may: []string{"meta", "meta/config", "internal/vfs"},
+		modules: []string{"github.com/fsnotify/fsnotify", "github.com/google/uuid", "go.yaml.in/yaml", "sigs.k8s.io/yaml"}, why: "resources and reconcilers"},
+
+	// The top.
+	{dir: "internal/docs", may: []string{"meta/config", "codec"}, why: "writes the generated documents; only the root's tests use it"},
+	{dir: "cmd/kaas", may: []string{"admin", "auth", "bench", "broker", "codec", "kube", "logstore", "meta", "meta/config", "netio"},
+		modules: []string{"github.com/spf13/cobra"}, why: "wiring: it may see every room and decides nothing about Kafka"},
+
+	// Beside the tower: they drive a broker from outside.
+	{dir: "bench", modules: []string{"github.com/twmb/franz-go", "github.com/HdrHistogram/hdrhistogram-go", "github.com/spf13/cobra", "golang.org/x/sys/unix"}, why: "imports no room, so it cannot agree with a bug of one"},
+	{dir: "e2e", modules: []string{"github.com/twmb/franz-go"}, why: "imports no room, so it cannot agree with a bug of one"},
+}
+
+func TestLayers(t *testing.T) {
+	t.Parallel()
+	byDir := map[string]layer{}
+	for _, l := range layers {
+		byDir[l.dir] = l
+	}
+	for _, dir := range packageDirs(t) {
+		if _, ok := byDir[dir]; !ok {
+			t.Errorf("package %s is not in the list of layers: say what it may import and why", dir)
+		}
+	}
+	for _, f := range sources(t) {
+		l, ok := byDir[f.dir]
+		if !ok || f.test {
+			continue
+		}
+		for _, path := range f.imports() {
+			if !l.allows(path) {
+				t.Errorf("%s imports %s: %s may not (%s)", f.path, path, f.dir, l.why)
+			}
+		}
+	}
+}
+
+func (l layer) allows(path string) bool {
+	if own, ok := strings.CutPrefix(path, "kaas/"); ok {
+		return slices.Contains(everybody, own) && own != l.dir && !leaf(l.dir) || slices.Contains(l.may, own)
+	}
+	if first, _, _ := strings.Cut(path, "/"); !strings.Contains(first, ".") {
+		return true // the standard library
+	}
+	return slices.ContainsFunc(l.modules, func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") })
+}
+
+// leaf packages list even their few imports one by one.
+func leaf(dir string) bool { return strings.HasPrefix(dir, "internal/") && dir != "internal/docs" }
+
+func TestLayersGoDownOnly(t *testing.T) {
+	t.Parallel()
+	rank := map[string]int{}
+	for i, l := range layers {
+		rank[l.dir] = i
+		if l.why == "" {
+			t.Errorf("layer %s has no reason", l.dir)
+		}
+	}
+	siblings := []string{"broker", "admin", "kube"}
+	for _, l := range layers {
+		for _, lower := range l.may {
+			at, ok := rank[lower]
+			if !ok {
+				t.Errorf("layer %s may import %s, which is not listed", l.dir, lower)
+			}
+			if at >= rank[l.dir] && lower != "bench" {
+				t.Errorf("layer %s may import %s, which stands above it", l.dir, lower)
+			}
+			if slices.Contains(siblings, l.dir) && slices.Contains(siblings, lower) {
+				t.Errorf("siblings: %s may import %s", l.dir, lower)
+			}
+		}
+	}
+}
