@@ -1,0 +1,40 @@
+package coord
+
+import "unicode/utf8"
+
+// PartitionFor says which partition of an internal topic with count partitions
+// holds a group or transactional id: Utils.abs(key.hashCode()) % count, as
+// GroupCoordinatorService.partitionFor. Every client and tool finds the group's
+// records there, so it can never change.
+func PartitionFor(key string, count int32) int32 {
+	hash := JavaStringHash(key)
+	switch {
+	case hash == -1<<31: // its absolute value is no int32; Utils.abs answers 0
+		hash = 0
+	case hash < 0:
+		hash = -hash
+	}
+	return hash % count
+}
+
+// JavaStringHash is java.lang.String.hashCode: s[0]*31^(n-1) + … + s[n-1] over
+// UTF-16 code units, in int32 arithmetic that wraps.
+func JavaStringHash(s string) int32 {
+	var hash int32
+	for i := 0; i < len(s); {
+		if c := s[i]; c < utf8.RuneSelf {
+			hash = 31*hash + int32(c)
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		i += size
+		if r >= 0x10000 { // two code units, a surrogate pair
+			r -= 0x10000
+			hash = 31*hash + (0xd800 + r>>10)
+			r = 0xdc00 + r&0x3ff
+		}
+		hash = 31*hash + r
+	}
+	return hash
+}

@@ -1,0 +1,30 @@
+package coord
+
+// Turn is what a machine sees of the world while it handles events: the time and
+// the ways out. It is valid during the call that it is passed to.
+type Turn struct {
+	// NowMs is monotonic milliseconds since an arbitrary start. All deadlines are on this clock.
+	NowMs int64
+	// WallMs is the time of day in ms since 1970, for timestamps in records.
+	WallMs int64
+
+	core *core
+}
+
+// Emit replays the records and puts them into the batch that is appended at the
+// end of the turn. They are atomic: all of them stand in one batch of the log,
+// so after a crash all or none of them are there. ErrTooLarge means that they do
+// not fit and that nothing has happened. The bytes are copied.
+func (t *Turn) Emit(records ...Record) error { return t.core.emit(t, records) }
+
+// Reply calls reply with nil once everything that was emitted to the shard so far,
+// by whichever event, is committed, at once if it is already; or with an error
+// when the shard is unloaded before. Reads go through it too: what they
+// have seen may not be committed yet.
+func (t *Turn) Reply(reply func(err error)) { t.core.park(reply) }
+
+// Schedule arms the timer; one that is armed is moved.
+func (t *Turn) Schedule(timer *Timer, atMs int64) { t.core.timers.schedule(timer, atMs) }
+
+// Cancel disarms the timer; an idle one stays idle.
+func (t *Turn) Cancel(timer *Timer) { t.core.timers.cancel(timer) }

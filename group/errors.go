@@ -1,0 +1,39 @@
+package group
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+var (
+	codeUnknownServerError     = kerr.UnknownServerError.Code
+	codeOffsetMetadataTooLarge = kerr.OffsetMetadataTooLarge.Code
+	codeIllegalGeneration      = kerr.IllegalGeneration.Code
+	codeInconsistentProtocol   = kerr.InconsistentGroupProtocol.Code
+	codeInvalidGroupID         = kerr.InvalidGroupID.Code
+	codeUnknownMemberID        = kerr.UnknownMemberID.Code
+	codeInvalidSessionTimeout  = kerr.InvalidSessionTimeout.Code
+	codeRebalanceInProgress    = kerr.RebalanceInProgress.Code
+	codeInvalidCommitSize      = kerr.InvalidCommitOffsetSize.Code
+	codeNonEmptyGroup          = kerr.NonEmptyGroup.Code
+	codeGroupIDNotFound        = kerr.GroupIDNotFound.Code
+	codeMemberIDRequired       = kerr.MemberIDRequired.Code
+	codeGroupMaxSizeReached    = kerr.GroupMaxSizeReached.Code
+	codeFencedInstanceID       = kerr.FencedInstanceID.Code
+	codeGroupSubscribed        = kerr.GroupSubscribedToTopic.Code
+	codeUnstableOffset         = kerr.UnstableOffsetCommit.Code
+)
+
+// joinError is an answer without a generation.
+func joinError(code int16, memberID string) *kmsg.JoinGroupResponse {
+	r := kmsg.NewPtrJoinGroupResponse()
+	r.ErrorCode, r.Generation, r.MemberID = code, -1, memberID
+	return r
+}
+
+// syncError has an empty assignment, never a null one.
+func syncError(code int16) *kmsg.SyncGroupResponse {
+	r := kmsg.NewPtrSyncGroupResponse()
+	r.ErrorCode, r.MemberAssignment = code, []byte{}
+	return r
+}

@@ -1,0 +1,21 @@
+package limits
+
+// One group shard (group).
+const (
+	// GroupPendingMembers of one group were handed a member id and have not come back with it (KIP-394). Each goes after
+	// its session timeout, so this is what one group costs under a flood of first joins: some 200 bytes each.
+	GroupPendingMembers = 10_000
+	// GroupSweepRecords a turn: tombstones of expired offsets, deleted topics and groups are written in turns of this
+	// size, so that a sweep over a million offsets neither holds the shard nor fills the memory.
+	GroupSweepRecords = 5_000
+	// GroupSweepGroups visited a turn.
+	GroupSweepGroups = 2_000
+	// GroupSweeps that wait for one another (one per retention check and per change of the image that deletes topics).
+	GroupSweeps = 16
+	// GroupTombstonesPerBatch when a whole group is deleted; not atomic, and need not be: the group's own tombstone
+	// comes last.
+	GroupTombstonesPerBatch = 1_000
+	// GroupNewMemberJoinMs: a member that joins for the first time has no member id to heartbeat with, so its request
+	// may wait only this long (GroupMetadataManager's CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT).
+	GroupNewMemberJoinMs = 300_000
+)
