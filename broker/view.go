@@ -31,7 +31,10 @@ type topicState struct {
 	id       meta.UUID
 	internal bool
 	config   config.Topic
-	// partitions[i] is partition i. Never nil.
+	// overrides are the settings of the topic itself, by their dotted names.
+	overrides map[string]string
+	// partitions[i] is partition i; nil when it can't be served (its log directory
+	// failed), which the accessors answer with KAFKA_STORAGE_ERROR.
 	partitions []*partitionState
 }
 
@@ -91,7 +94,11 @@ func (t *topicState) partition(index int32) (*partitionState, *kerr.Error) {
 	if t == nil || index < 0 || int(index) >= len(t.partitions) {
 		return nil, kerr.UnknownTopicOrPartition
 	}
-	return t.partitions[index], nil
+	p := t.partitions[index]
+	if p == nil {
+		return nil, kerr.KafkaStorageError
+	}
+	return p, nil
 }
 
 // stateOf finds the broker's state of a partition of the log store, or nil before

@@ -8,8 +8,8 @@
 // record batch (codec/batch does).
 //
 // Message bodies are kmsg's. What codec adds is what a peer must not be able to
-// do: a body with bytes left over, an array longer than the frame that carries
-// it, or a decoder panic is an error of that one connection.
+// do: a header that is cut off, an array longer than the frame that carries it, or
+// a decoder panic is an error of that one connection.
 //
 // Goroutines: none is started here. A [Request] has exactly one owner at a
 // time: the event loop that parsed it, then its handler, until the handler

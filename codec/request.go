@@ -69,9 +69,10 @@ func NewRequest(api *API, header Header, body []byte, frame *bufpool.Buf, sessio
 // the request retains it.
 func (r *Request) Frame() *bufpool.Buf { return r.frame }
 
-// Decode reads the whole body into the given message, whose version it sets.
-// Strings in it are copies. A body that is cut off, has bytes left over or makes
-// the decoder panic is an ErrMalformed, which the handler passes to Fail.
+// Decode reads the body into the given message, whose version it sets. Strings
+// in it are copies. A body that is cut off or that the decoder fails on is an
+// ErrMalformed, which the handler passes to Fail. Bytes after the body are
+// ignored, as Kafka 4.4 does.
 func (r *Request) Decode(into kmsg.Request) error {
 	if into.Key() != r.Key {
 		panic(fmt.Sprintf("BUG: request of API key %d is decoded as %d", r.Key, into.Key()))
@@ -80,7 +81,9 @@ func (r *Request) Decode(into kmsg.Request) error {
 	return DecodeBody(into, r.Body)
 }
 
-// DecodeBody is Decode for a message whose version is set already.
+// DecodeBody is Decode for a message whose version is set already. kmsg refuses an
+// array before it allocates when the rest of the body can't hold that many of the
+// smallest elements, so what is allocated is bounded by decodeFactor and the body.
 func DecodeBody(into kmsg.Request, body []byte) (err error) {
 	defer func() {
 		// The bytes are the peer's. Whatever a decoder does with them is the fault of
@@ -92,51 +95,7 @@ func DecodeBody(into kmsg.Request, body []byte) (err error) {
 	if err := into.ReadFrom(body); err != nil {
 		return fmt.Errorf("%w: %s v%d: %w", ErrMalformed, kmsg.NameForKey(into.Key()), into.GetVersion(), err)
 	}
-	if leftOver(into, body) {
-		return fmt.Errorf("%w: %s v%d: bytes are left over after the body", ErrMalformed, kmsg.NameForKey(into.Key()), into.GetVersion())
-	}
 	return nil
-}
-
-// leftOver finds out whether decoding consumed the whole body, which kmsg does
-// not tell. A decoder that consumed n bytes of the body reads the same from any
-// prefix of at least n bytes and fails on shorter ones, so bytes are left over
-// exactly when the body without its last byte can be decoded, too.
-//
-// Encoding the message again answers most requests more cheaply: when that gives
-// the same number of bytes, all of them were read. Only a client that writes what
-// others leave out (a tagged field at its default, a long form of a varint) costs
-// the second decoding.
-func leftOver(message kmsg.Request, body []byte) bool {
-	if len(body) == 0 {
-		return false
-	}
-	scratch := scratchPool.Get().(*[]byte)
-	encoded := message.AppendTo((*scratch)[:0])
-	same := len(encoded) == len(body)
-	putScratch(scratch, encoded)
-	if same {
-		return false
-	}
-	again := kmsg.RequestForKey(message.Key())
-	again.SetVersion(message.GetVersion())
-	return again.ReadFrom(body[:len(body)-1]) == nil
-}
-
-// maxReplyHint bounds what one large reply makes of all later ones of its key.
-const maxReplyHint = 16 << 10
-
-// maxScratchBytes is the largest scratch buffer that goes back to the pool.
-const maxScratchBytes = 1 << 20
-
-var scratchPool = sync.Pool{New: func() any { b := make([]byte, 0, 512); return &b }}
-
-func putScratch(scratch *[]byte, b []byte) {
-	if cap(b) > maxScratchBytes {
-		return
-	}
-	*scratch = b[:0]
-	scratchPool.Put(scratch)
 }
 
 // Reply layout: length i32 (netio fills it in) | correlationId i32 | tagged
@@ -172,6 +131,9 @@ func (r *Request) NewReply(size int) *bufpool.Buf {
 	b.B = r.appendReplyHeader(b.B[:0])
 	return b
 }
+
+// maxReplyHint bounds what one large reply makes of all later ones of its key.
+const maxReplyHint = 16 << 10
 
 // replySizeHint[key] remembers how large replies of a key were, so that most
 // replies are encoded straight into a buffer that fits. Only a hint: lost

@@ -12,3 +12,30 @@ const (
 	// clients stop sending on the connection for that time (KIP-219).
 	RefusedThrottleMs = 100
 )
+
+// Topics that are made when they are first used.
+const (
+	// AutoCreateWaitMs is how long a Metadata or FindCoordinator reply waits for the
+	// topic that it makes; below the shortest request timeout that clients use.
+	AutoCreateWaitMs = 5_000
+
+	// AutoCreateTopicsPerRequest bounds what one Metadata request can create.
+	AutoCreateTopicsPerRequest = 100
+)
+
+// The observer of topic resources.
+const (
+	// ObserverRetryMinMs and ObserverRetryMaxMs bound the wait before the resources
+	// are listed again after an error; the latter is also how often partitions that
+	// could not be opened are tried again.
+	ObserverRetryMinMs = 50
+	ObserverRetryMaxMs = 5_000
+
+	// ObserverEventsPerChange is how many events are applied before they are
+	// published: enough to share the copy of the maps, few enough to be seen soon.
+	ObserverEventsPerChange = 256
+
+	// ObserverEnsureWorkers open partitions of one topic at a time; each waits for
+	// a few syncs.
+	ObserverEnsureWorkers = 8
+)
