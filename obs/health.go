@@ -12,8 +12,9 @@ import (
 // reported is ready. The zero value is ready.
 type Health struct {
 	mu sync.Mutex
-	// parts maps a part to why it is not ready, "" when it is; guarded by mu.
+	// parts maps a part to why it is not ready, "" when it is.
 	// Bounded: names are constants of the program and log directories.
+	// +checklocks:mu
 	parts map[string]string
 }
 

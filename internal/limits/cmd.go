@@ -17,4 +17,9 @@ const (
 	// of http.address costs.
 	HTTPHeaderTimeout = 5 * time.Second
 	HTTPHeaderBytes   = 16 << 10
+
+	// MaxPartitionsPerBroker bounds the sum of partitions over all topics. A
+	// partition costs about two file descriptors while it is written and a few
+	// kilobytes of memory always.
+	MaxPartitionsPerBroker = 200_000
 )

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"kaas/internal/limits"
+	"kaas/meta/config"
+	"kaas/obs"
+)
+
+const brokerExamples = `  # Durable, on :9092, data in ./kaas-data
+  kaas broker
+
+  # Kafka's own configuration file; keys without meaning here are named in one line
+  kaas broker server.properties
+
+  # Single keys win over the file and over KAFKA_ variables
+  kaas broker --override log.dirs=/var/lib/kaas --override num.partitions=3
+
+  # The variables of Kafka's container image
+  KAFKA_LISTENERS=PLAINTEXT://:19092 KAFKA_LOG_DIRS=/tmp/kaas kaas broker
+
+  # In memory, nothing is written to disk, topics come by auto-creation
+  kaas broker --dev`
+
+func brokerCommand() *cobra.Command {
+	var overrides []string
+	var dev bool
+	cmd := &cobra.Command{
+		Use:   "broker [server.properties]",
+		Short: "Run a broker",
+		Long: `Run a broker. Without a file it listens on :9092 and keeps its data in ./kaas-data.
+
+Keys, defaults and units are Apache Kafka's; docs/configuration.md lists them.
+The file comes first, then KAFKA_ environment variables (KAFKA_LOG_DIRS is log.dirs),
+then --override; what comes later wins.
+
+SIGTERM and SIGINT stop the broker: it takes no new connections, answers what is
+in flight, commits and exits with 0. A second signal exits at once.`,
+		Example: brokerExamples,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, files []string) error {
+			started := time.Now()
+			cfg, warnings, err := config.LoadBroker(files, os.Environ(), overrides)
+			if err != nil {
+				return err
+			}
+			cfg.Dev = dev
+			logger := obs.NewLogger(os.Stderr, isTerminal(os.Stderr), slog.LevelInfo)
+			for _, w := range warnings {
+				logger.Warn(w.Message)
+			}
+			return serve(cfg, logger, started)
+		},
+	}
+	cmd.Flags().StringArrayVar(&overrides, "override", nil, "a `key=value` that wins over file and environment; may be repeated")
+	cmd.Flags().BoolVar(&dev, "dev", false, "keep everything in memory; admin requests that write are refused")
+	return cmd
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// serve runs a broker until a signal ends it.
+func serve(cfg *config.Broker, logger *slog.Logger, started time.Time) error {
+	signals := make(chan os.Signal, 2) // two: the second one must not be lost while the first is handled
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stopping := make(chan os.Signal, 1)
+	go func() {
+		stopping <- <-signals
+		cancel() // a start that is still under way ends here
+		s := <-signals
+		logger.Warn("second signal: exiting at once, without a last commit", slog.String("signal", s.String()))
+		os.Exit(128 + int(s.(syscall.Signal)))
+	}()
+
+	s, err := start(ctx, cfg, logger)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // asked to stop before it was ready; what was opened is closed again
+		}
+		return err
+	}
+	s.logReady(started)
+	logger.Info("stopping", slog.String("signal", (<-stopping).String()))
+	stopCtx, cancelStop := context.WithTimeout(context.Background(), limits.StopTimeout)
+	defer cancelStop()
+	return s.stop(stopCtx)
+}

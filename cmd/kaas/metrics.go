@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"kaas/codec"
+	"kaas/obs"
+)
+
+// requestMetrics implements broker.Metrics. It is called on event loops:
+// everything is looked up before, so a request costs a few atomic adds and no
+// allocation. Immutable after newRequestMetrics.
+type requestMetrics struct {
+	byKey   [maxAPIKey]*apiMetrics
+	other   *apiMetrics
+	refused map[string]*obs.Counter
+}
+
+const maxAPIKey = 128
+
+type apiMetrics struct {
+	requests, requestBytes, replyBytes *obs.Counter
+	seconds                            *obs.Histogram
+}
+
+// refusals are the reasons that the broker gives to RequestRefused.
+var refusals = []string{"malformed", "not served", "memory of requests under way", "worker pool"}
+
+func newRequestMetrics(registry *obs.Registry) *requestMetrics {
+	m := &requestMetrics{other: newAPIMetrics(registry, "other"), refused: make(map[string]*obs.Counter)}
+	for _, reason := range refusals {
+		m.refused[reason] = registry.Counter(fmt.Sprintf("kaas_requests_refused_total{reason=%q}", reason))
+	}
+	return m
+}
+
+// serves makes the series of the registry's APIs; before the first request.
+func (m *requestMetrics) serves(registry *obs.Registry, apis *codec.Registry) {
+	for _, api := range apis.All() {
+		if api.Key >= 0 && api.Key < maxAPIKey {
+			m.byKey[api.Key] = newAPIMetrics(registry, api.Name)
+		}
+	}
+}
+
+func newAPIMetrics(registry *obs.Registry, api string) *apiMetrics {
+	return &apiMetrics{
+		requests:     registry.Counter(fmt.Sprintf("kaas_requests_total{api=%q}", api)),
+		requestBytes: registry.Counter(fmt.Sprintf("kaas_request_bytes_total{api=%q}", api)),
+		replyBytes:   registry.Counter(fmt.Sprintf("kaas_reply_bytes_total{api=%q}", api)),
+		seconds:      registry.Histogram(fmt.Sprintf("kaas_request_seconds{api=%q}", api)),
+	}
+}
+
+// RequestEnded implements broker.Metrics.
+func (m *requestMetrics) RequestEnded(api *codec.API, _ int16, requestBytes, replyBytes int, took time.Duration) {
+	a := m.other
+	if api.Key >= 0 && api.Key < maxAPIKey && m.byKey[api.Key] != nil {
+		a = m.byKey[api.Key]
+	}
+	a.requests.Inc()
+	a.requestBytes.Add(requestBytes)
+	if replyBytes > 0 {
+		a.replyBytes.Add(replyBytes)
+	}
+	a.seconds.Update(took.Seconds())
+}
+
+// RequestRefused implements broker.Metrics.
+func (m *requestMetrics) RequestRefused(reason string) {
+	if c := m.refused[reason]; c != nil {
+		c.Inc()
+	}
+}

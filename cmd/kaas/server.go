@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"kaas/broker"
+	"kaas/codec"
+	"kaas/internal/limits"
+	"kaas/kube"
+	"kaas/logstore"
+	"kaas/meta"
+	"kaas/meta/config"
+	"kaas/netio"
+	"kaas/obs"
+)
+
+// server is a running broker. Everything in it is set by start, on one
+// goroutine, and read by stop and logReady afterwards.
+type server struct {
+	config   *config.Broker
+	logger   *slog.Logger
+	health   *obs.Health
+	registry *obs.Registry
+
+	listener   *storeListener
+	store      *logstore.Store
+	images     *meta.Images
+	resources  meta.ResourceStore
+	reconciler *kube.Reconciler
+	broker     *broker.Broker
+	apis       *codec.Registry
+	network    *netio.Server
+	http       *httpServer
+
+	// closers undo what start did, last one first.
+	closers []closer
+}
+
+type closer struct {
+	what  string
+	close func(context.Context) error
+}
+
+func (s *server) onStop(what string, f func(context.Context) error) {
+	s.closers = append(s.closers, closer{what, f})
+}
+
+// start brings the rooms up from the bottom. When one of them fails, those that
+// are up are closed again.
+func start(ctx context.Context, cfg *config.Broker, logger *slog.Logger) (*server, error) {
+	s := &server{config: cfg, logger: logger, health: &obs.Health{}, registry: obs.NewRegistry(), images: &meta.Images{}}
+	s.health.NotReady("start", "the broker is starting")
+	for _, step := range []func(context.Context) error{
+		s.startHTTP, s.startStore, s.startResources, s.startBroker, s.startNetwork,
+	} {
+		if err := step(ctx); err != nil {
+			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.StopTimeout)
+			defer cancel()
+			if stopErr := s.stop(stopCtx); stopErr != nil {
+				logger.Error("stop after a failed start", slog.Any("error", stopErr))
+			}
+			return nil, err
+		}
+	}
+	s.health.Ready("start")
+	return s, nil
+}
+
+// stop ends everything in the reverse order of start. It goes on after a
+// failure, so that the last commit happens whatever the network did.
+func (s *server) stop(ctx context.Context) error {
+	s.health.NotReady("start", "the broker is stopping")
+	var errs []error
+	for _, c := range slices.Backward(s.closers) {
+		if err := c.close(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("stop %s: %w", c.what, err))
+		}
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}
+
+func (s *server) startHTTP(context.Context) (err error) {
+	s.http, err = startHTTP(s.config, s.health, s.registry, s.logger)
+	if err == nil {
+		s.onStop("http.address", s.http.stop)
+	}
+	return err
+}
+
+func (s *server) startStore(ctx context.Context) (err error) {
+	s.listener = &storeListener{health: s.health}
+	s.store, err = logstore.Open(ctx, logstore.Options{
+		Dirs: s.config.LogDirs, Logger: s.logger, InMemory: s.config.Dev, Listener: s.listener,
+		NumRecoveryThreadsPerDataDir: int(s.config.NumRecoveryThreadsPerDataDir),
+		BrokerID:                     s.config.NodeID,
+		ClusterID:                    s.config.ClusterID,
+		ProducerIDExpirationMs:       int64(s.config.ProducerIDExpirationMs),
+		RetentionCheckIntervalMs:     s.config.LogRetentionCheckIntervalMs,
+	})
+	if err != nil {
+		return err
+	}
+	s.onStop("the log store", s.store.Close)
+	s.onStop("the log store's listener", func(context.Context) error { s.listener.target.Store(nil); return nil })
+	s.registry.Gauge("kaas_partitions", func() float64 { return float64(len(s.store.All())) })
+	s.images.Store(meta.NewImage(s.store.ClusterID(), s.config.NodeID, s.config.NodeID, []meta.BrokerInfo{s.self()}, nil))
+	return nil
+}
+
+// self is this broker in the cluster image. A listener without an advertised
+// address has no endpoint: its clients are told the address that they came by.
+func (s *server) self() meta.BrokerInfo {
+	info := meta.BrokerInfo{ID: s.config.NodeID, Rack: s.config.BrokerRack, Endpoints: make(map[string]meta.Endpoint)}
+	for _, l := range s.config.Listeners {
+		if l.AdvertisedHost != "" {
+			info.Endpoints[l.Name] = meta.Endpoint{Host: l.AdvertisedHost, Port: l.AdvertisedPort}
+		}
+	}
+	return info
+}
+
+func (s *server) startResources(ctx context.Context) error {
+	if s.config.Dev {
+		s.resources = kube.DevStore{}
+		return nil
+	}
+	files, err := kube.OpenFileStore(kube.FileStoreOptions{Dir: filepath.Join(s.config.LogDirs[0], "resources"), Logger: s.logger})
+	if err != nil {
+		return err
+	}
+	s.resources = files
+	s.onStop("the resource store", func(context.Context) error { return files.Close() })
+	s.reconciler, err = kube.StartReconciler(ctx, kube.ReconcilerOptions{
+		Store: files, Logger: s.logger,
+		DefaultPartitions: func() int32 { return s.config.NumPartitions },
+		MaxPartitions:     func() int32 { return limits.MaxPartitionsPerBroker },
+		ValidateConfig: func(overrides map[string]string) error {
+			_, err := config.ParseTopic(s.config, overrides)
+			return err
+		},
+		ExistingTopicID: s.existingTopicID,
+	})
+	if err != nil {
+		return err
+	}
+	s.onStop("the reconciler", func(context.Context) error { s.reconciler.Close(); return nil })
+	return nil
+}
+
+// existingTopicID finds the id of data that lies on disk.
+func (s *server) existingTopicID(topic string) (meta.UUID, bool) {
+	for _, p := range s.store.All() {
+		if p.Topic() == topic {
+			return meta.UUID(p.TopicID()), true
+		}
+	}
+	return meta.UUID{}, false
+}
+
+func (s *server) startBroker(ctx context.Context) (err error) {
+	metrics := newRequestMetrics(s.registry)
+	s.broker, err = broker.New(broker.Options{
+		Store: s.store, Images: s.images, Config: s.config, Logger: s.logger, Metrics: metrics,
+		Resources: s.resources,
+	})
+	if err != nil {
+		return err
+	}
+	if target, ok := any(s.broker).(logstore.Listener); ok {
+		s.listener.target.Store(&target)
+	}
+	s.onStop("the broker", func(context.Context) error { s.broker.Close(); return nil })
+	if s.apis, err = codec.NewRegistry(s.broker.APIs()...); err != nil {
+		return err
+	}
+	metrics.serves(s.registry, s.apis)
+	s.broker.SetRegistry(s.apis)
+	return s.broker.Start(ctx)
+}
+
+func (s *server) startNetwork(context.Context) (err error) {
+	listeners := make([]netio.Listener, 0, len(s.config.Listeners))
+	for _, l := range s.config.Listeners {
+		address := net.JoinHostPort(l.Host, strconv.Itoa(int(l.Port)))
+		listeners = append(listeners, netio.Listener{Name: l.Name, Network: "tcp", Address: address})
+	}
+	s.network, err = netio.Start(netio.Config{
+		Listeners: listeners, Logger: s.logger, Handler: s.broker,
+		NumNetworkThreads:        int(s.config.NumNetworkThreads),
+		MaxRequestBytes:          s.config.SocketRequestMaxBytes,
+		MaxConnections:           int(s.config.MaxConnections),
+		MaxConnectionsPerIP:      int(s.config.MaxConnectionsPerIP),
+		ConnectionsMaxIdleMs:     s.config.ConnectionsMaxIdleMs,
+		SocketSendBufferBytes:    int(s.config.SocketSendBufferBytes),
+		SocketReceiveBufferBytes: int(s.config.SocketReceiveBufferBytes),
+	})
+	if err != nil {
+		return err
+	}
+	s.onStop("the network", s.network.Close)
+	s.onStop("requests under way", s.drain)
+	s.registry.Gauge("kaas_connections", func() float64 { return float64(s.network.Stats().Connections) })
+	s.registry.Gauge("kaas_requests_in_flight", func() float64 { return float64(s.network.Stats().OpenSlots) })
+	return nil
+}
+
+// drain takes no new connections and answers what is in flight. Requests that
+// wait by nature may outlast the time: that is said, and is no failure.
+func (s *server) drain(ctx context.Context) error {
+	s.network.StopAccepting()
+	ctx, cancel := context.WithTimeout(ctx, limits.DrainTimeout)
+	defer cancel()
+	if err := s.network.Drain(ctx); err != nil {
+		s.logger.Info("closing connections whose requests still wait", slog.Any("reason", err))
+	}
+	return nil
+}
+
+// logReady writes the one line that says where the broker can be reached.
+func (s *server) logReady(started time.Time) {
+	var addresses []string
+	bound := s.network.Addrs()
+	for _, l := range s.config.Listeners {
+		addresses = append(addresses, l.Name+"://"+bound[l.Name].String())
+	}
+	attributes := []any{
+		slog.Any("listeners", addresses), slog.Int("nodeId", int(s.config.NodeID)), slog.String("clusterId", s.store.ClusterID()),
+		slog.Any("logDirs", s.config.LogDirs), slog.Int("partitions", len(s.store.All())),
+		slog.Float64("startMs", float64(time.Since(started).Microseconds())/1000), slog.String("version", versionText()),
+	}
+	if s.config.Dev {
+		attributes = append(attributes, slog.Bool("dev", true))
+	}
+	if s.http != nil {
+		attributes = append(attributes, slog.String("http", s.http.addr.String()))
+	}
+	s.logger.Info("ready", attributes...)
+}
+
+// storeListener passes the log store's events on to the broker, which is made
+// after the store. target is stored once by startBroker, before the first
+// append, and cleared before the broker's parts are gone; events that find
+// none are dropped, because nobody waits yet or any more.
+type storeListener struct {
+	target atomic.Pointer[logstore.Listener]
+	health *obs.Health
+}
+
+// Advanced implements logstore.Listener.
+func (l *storeListener) Advanced(p *logstore.Partition) {
+	if target := l.target.Load(); target != nil {
+		(*target).Advanced(p)
+	}
+}
+
+// Failed implements logstore.Listener.
+func (l *storeListener) Failed(p *logstore.Partition, err error) {
+	l.health.NotReady("storage", fmt.Sprintf("%s-%d: %v", p.Topic(), p.ID(), err))
+	if target := l.target.Load(); target != nil {
+		(*target).Failed(p, err)
+	}
+}
