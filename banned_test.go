@@ -2,7 +2,6 @@ package kaas
 
 import (
 	"go/ast"
-	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -34,8 +33,9 @@ var bans = []ban{
 		why: "a full collection stalls the data path"},
 }
 
-// sleepingTests are test files that may call time.Sleep, with the reason.
-var sleepingTests = map[string]string{}
+// polls are the functions in which a test may sleep: they ask for a condition
+// until it holds or a deadline has passed, and take it as a parameter.
+var polls = []string{"await", "eventually"}
 
 func TestBannedCalls(t *testing.T) {
 	t.Parallel()
@@ -77,29 +77,25 @@ func (b ban) forbids(f *sourceFile, pkg, call string) bool {
 
 func TestTestsDoNotSleep(t *testing.T) {
 	t.Parallel()
-	slept := map[string]bool{}
 	for _, f := range sources(t) {
 		if !f.test || f.dir == "e2e" || strings.HasPrefix(f.dir, "bench") {
 			continue // they poll other processes
 		}
 		imports := f.imports()
-		ast.Inspect(f.ast, func(n ast.Node) bool {
-			selector, ok := n.(*ast.SelectorExpr)
-			if !ok || selector.Sel.Name != "Sleep" {
-				return true
+		for _, decl := range f.ast.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && slices.Contains(polls, fn.Name.Name) {
+				continue
 			}
-			if name, ok := selector.X.(*ast.Ident); ok && imports[name.Name] == "time" {
-				slept[f.path] = true
-				if sleepingTests[f.path] == "" {
-					t.Errorf("%s: a test sleeps; wait for the event itself (or list %s with the reason)", f.set.Position(selector.Pos()), path.Base(f.path))
+			ast.Inspect(decl, func(n ast.Node) bool {
+				selector, ok := n.(*ast.SelectorExpr)
+				if !ok || selector.Sel.Name != "Sleep" {
+					return true
 				}
-			}
-			return true
-		})
-	}
-	for file := range sleepingTests {
-		if !slept[file] {
-			t.Errorf("%s does not sleep and needs no exception", file)
+				if name, ok := selector.X.(*ast.Ident); ok && imports[name.Name] == "time" {
+					t.Errorf("%s: a test sleeps; wait for the event itself, or poll for a condition in a function named await", f.set.Position(selector.Pos()))
+				}
+				return true
+			})
 		}
 	}
 }

@@ -180,3 +180,18 @@ func InertKey(name string) (why string, ok bool) {
 	}
 	return "", false
 }
+
+// InertGroup is a set of keys that have no effect for one reason.
+type InertGroup struct {
+	Why  string
+	Keys []string
+}
+
+// InertKeys lists the keys for which [InertKey] is true, by reason.
+func InertKeys() []InertGroup {
+	groups := make([]InertGroup, 0, len(inertGroups))
+	for _, g := range inertGroups {
+		groups = append(groups, InertGroup{g.why, strings.Fields(g.keys)})
+	}
+	return groups
+}

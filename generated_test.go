@@ -1,0 +1,63 @@
+package kaas
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"kaas/broker"
+	"kaas/codec"
+	"kaas/internal/docs"
+)
+
+const (
+	tableBegin = "<!-- works today: written by make generate -->\n"
+	tableEnd   = "<!-- end of works today -->\n"
+)
+
+// servedAPIs are all APIs of the program; their handlers are never called here.
+func servedAPIs() []codec.API {
+	return (&broker.Broker{}).APIs()
+}
+
+func generatedDocuments(t *testing.T) map[string][]byte {
+	t.Helper()
+	var leftOut []docs.LeftOut
+	for _, l := range broker.Ledger {
+		leftOut = append(leftOut, docs.LeftOut(l))
+	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := bytes.Cut(readme, []byte(tableBegin))
+	_, after, ok2 := bytes.Cut(rest, []byte(tableEnd))
+	if !ok || !ok2 {
+		t.Fatalf("README.md has lost its marks %q and %q", tableBegin, tableEnd)
+	}
+	return map[string][]byte{
+		"docs/configuration.md": docs.Configuration(),
+		"docs/protocol.md":      docs.Protocol(servedAPIs(), leftOut),
+		"README.md":             bytes.Join([][]byte{before, []byte(tableBegin), docs.WorksToday(servedAPIs()), []byte(tableEnd), after}, nil),
+	}
+}
+
+// TestGeneratedDocuments fails when a generated document is not what the code
+// says now. With KAAS_GENERATE=1 (make generate) it writes them.
+func TestGeneratedDocuments(t *testing.T) {
+	t.Parallel()
+	for path, want := range generatedDocuments(t) {
+		if os.Getenv("KAAS_GENERATE") != "" {
+			if err := os.WriteFile(path, want, 0o644); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		have, err := os.ReadFile(path)
+		if err != nil {
+			t.Error(err)
+		} else if !bytes.Equal(have, want) {
+			t.Errorf("%s is not current: run make generate and commit it", path)
+		}
+	}
+}
