@@ -113,10 +113,7 @@ func (l *loop) endEvent(c *Conn, own bool) {
 	if own {
 		c.scheduled.Store(false)
 	}
-	if !c.isEnding() {
-		c.flush()
-		c.adjustReading()
-	}
+	c.turn() // news that relied on this event are found here
 	l.serve()
 	l.current = nil
 }
