@@ -1,0 +1,208 @@
+package admin
+
+import (
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"kaas/auth"
+	"kaas/codec"
+	"kaas/meta"
+)
+
+// DeleteTopics, key 20, v0 to v6.
+//
+// The resource is deleted; the broker's observer then drops the topic, wakes
+// what is parked on it, closes and removes its partitions and forgets its
+// committed offsets. The reply waits, at most the request's timeout, until the
+// image has it no more.
+//
+//	v0     no throttle time
+//	v3     delete.topic.enable=false is TOPIC_DELETION_DISABLED (73); older
+//	       versions answer INVALID_REQUEST (42)
+//	v4     flexible
+//	v5     error messages
+//	v6     by topic id (KIP-516)
+//
+// Checks: Kafka's ControllerApis.deleteTopics.
+func (a *Admin) deleteTopicsAPI() codec.API {
+	return codec.API{
+		Key: 20, Name: "DeleteTopics", MinVersion: 0, MaxVersion: 6, Class: codec.Pool,
+		Handle: a.deleteTopics, Refuse: refuseDeleteTopics,
+		Note: "the KafkaTopic resource is deleted; the reply waits until the topic is gone",
+	}
+}
+
+func refuseDeleteTopics(r *codec.Request, errorCode int16, throttleMs int32) {
+	request := kmsg.NewPtrDeleteTopicsRequest()
+	if err := r.Decode(request); err != nil {
+		r.Fail(err)
+		return
+	}
+	response := request.ResponseKind().(*kmsg.DeleteTopicsResponse)
+	response.ThrottleMillis = throttleMs
+	for _, topic := range namedTopics(request) {
+		topic.ErrorCode = errorCode
+		response.Topics = append(response.Topics, topic)
+	}
+	r.Respond(response)
+}
+
+// namedTopics are the results to fill in, one per entry of the request.
+func namedTopics(request *kmsg.DeleteTopicsRequest) []kmsg.DeleteTopicsResponseTopic {
+	topics := make([]kmsg.DeleteTopicsResponseTopic, 0, len(request.TopicNames)+len(request.Topics))
+	for i := range request.TopicNames {
+		topic := kmsg.NewDeleteTopicsResponseTopic()
+		topic.Topic = &request.TopicNames[i]
+		topics = append(topics, topic)
+	}
+	for i := range request.Topics {
+		topic := kmsg.NewDeleteTopicsResponseTopic()
+		topic.Topic, topic.TopicID = request.Topics[i].Topic, request.Topics[i].TopicID
+		topics = append(topics, topic)
+	}
+	return topics
+}
+
+func (a *Admin) deleteTopics(r *codec.Request) {
+	request := kmsg.NewPtrDeleteTopicsRequest()
+	if err := r.Decode(request); err != nil {
+		r.Fail(err)
+		return
+	}
+	ctx, cancel := a.deadline(r, request.TimeoutMillis)
+	defer cancel()
+	response := request.ResponseKind().(*kmsg.DeleteTopicsResponse)
+	results := namedTopics(request)
+	deletions := a.checkDeletions(r, results)
+	gone := make(map[meta.UUID]string, len(deletions))
+	for i, name := range deletions {
+		if name == "" {
+			continue
+		}
+		id, err := a.deleteTopic(name)
+		if err != nil {
+			setDeletion(&results[i], a.asFailure(err))
+			continue
+		}
+		gone[id] = name
+	}
+	a.await(ctx, func(image *meta.Image) bool {
+		for id, name := range gone {
+			if topic := image.Topic(name); topic != nil && topic.ID == id {
+				return false
+			}
+		}
+		return true
+	})
+	response.Topics = results
+	r.Respond(response)
+}
+
+func setDeletion(result *kmsg.DeleteTopicsResponseTopic, failure *failure) {
+	result.ErrorCode, result.ErrorMessage = failure.code.Code, &failure.message
+}
+
+// checkDeletions fills in errors, names of ids and ids of names, and returns the
+// name to delete for each result, "" where there is none.
+func (a *Admin) checkDeletions(r *codec.Request, results []kmsg.DeleteTopicsResponseTopic) []string {
+	names := make([]string, len(results))
+	image := a.Images.Load()
+	asked := make(map[string]int) // name, or id for topics asked by it
+	for i := range results {
+		asked[askedKey(&results[i])]++
+	}
+	deleted := make(map[string]bool)
+	for i := range results {
+		result := &results[i]
+		name, failure := a.checkDeletion(r, image, result, asked[askedKey(result)] > 1)
+		if failure == nil && deleted[name] {
+			failure = fail(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied.")
+		}
+		if failure != nil {
+			setDeletion(result, failure)
+			continue
+		}
+		deleted[name] = true
+		names[i] = name
+	}
+	return names
+}
+
+func askedKey(result *kmsg.DeleteTopicsResponseTopic) string {
+	if result.Topic != nil {
+		return *result.Topic
+	}
+	return string(result.TopicID[:]) // 16 bytes; a name of 16 characters only doubles with itself
+}
+
+func (a *Admin) checkDeletion(r *codec.Request, image *meta.Image, result *kmsg.DeleteTopicsResponseTopic, duplicate bool) (string, *failure) {
+	if !a.Config.DeleteTopicEnable {
+		if r.Version < 3 {
+			return "", fail(kerr.InvalidRequest, "This version does not support topic deletion being disabled.")
+		}
+		return "", fail(kerr.TopicDeletionDisabled, "Topic deletion is disabled.")
+	}
+	byName := result.Topic != nil
+	switch {
+	case byName && meta.UUID(result.TopicID) != meta.ZeroUUID:
+		return "", fail(kerr.InvalidRequest, "You may not specify both topic name and topic id.")
+	case byName && duplicate:
+		return "", fail(kerr.InvalidRequest, "Duplicate topic name.")
+	case !byName && meta.UUID(result.TopicID) == meta.ZeroUUID:
+		return "", fail(kerr.InvalidRequest, "Neither topic name nor id were specified.")
+	case !byName && duplicate:
+		return "", fail(kerr.InvalidRequest, "Duplicate topic id.")
+	}
+	if !byName {
+		return a.checkDeletionByID(r, image, result)
+	}
+	name := *result.Topic
+	if !a.allowed(r, auth.OperationDelete, auth.ResourceTopic, name) {
+		return "", fail(kerr.TopicAuthorizationFailed, "Authorization failed.")
+	}
+	topic := image.Topic(name)
+	if topic == nil {
+		return "", fail(kerr.UnknownTopicOrPartition, "This server does not host this topic-partition.")
+	}
+	result.TopicID = topic.ID
+	return name, nil
+}
+
+// checkDeletionByID does not tell an id's name to those who may not know it.
+func (a *Admin) checkDeletionByID(r *codec.Request, image *meta.Image, result *kmsg.DeleteTopicsResponseTopic) (string, *failure) {
+	topic := image.TopicByID(result.TopicID)
+	if topic == nil {
+		return "", fail(kerr.UnknownTopicID, "This server does not host this topic ID.")
+	}
+	if !a.allowed(r, auth.OperationDescribe, auth.ResourceTopic, topic.Name) {
+		return "", fail(kerr.TopicAuthorizationFailed, "Authorization failed.")
+	}
+	result.Topic = kmsg.StringPtr(topic.Name)
+	if !a.allowed(r, auth.OperationDelete, auth.ResourceTopic, topic.Name) {
+		return "", fail(kerr.TopicAuthorizationFailed, "Authorization failed.")
+	}
+	return topic.Name, nil
+}
+
+// deleteTopic deletes the resource of a topic and returns the topic's id.
+func (a *Admin) deleteTopic(name string) (meta.UUID, error) {
+	ctx := a.pool.ctx
+	if a.DropTopic != nil {
+		var id meta.UUID
+		if topic := a.Images.Load().Topic(name); topic != nil {
+			id = topic.ID
+		}
+		return id, a.DropTopic(ctx, name)
+	}
+	topic, err := a.topicResource(ctx, name)
+	if err != nil {
+		return meta.ZeroUUID, err
+	}
+	err = a.Resources.Delete(ctx, meta.KindTopic, topic.Metadata.Name, topic.Metadata.UID)
+	if errors.Is(err, meta.ErrConflict) { // deleted and made again in between
+		err = meta.ErrNotFound
+	}
+	return topic.Status.TopicID, err
+}

@@ -1,0 +1,149 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"kaas/auth"
+	"kaas/codec"
+	"kaas/internal/limits"
+	"kaas/logstore"
+	"kaas/meta"
+	"kaas/meta/config"
+)
+
+// Logs is what admin needs of the log store (*logstore.Store).
+type Logs interface {
+	Get(topic string, partition int32) *logstore.Partition
+	All() []*logstore.Partition
+}
+
+// Options wires the room.
+type Options struct {
+	Resources meta.ResourceStore // kube.DevStore in dev mode
+	Images    *meta.Images
+	Config    *config.Broker
+	Logs      Logs
+	Logger    *slog.Logger
+	// Authorizer nil allows everything, and ACL requests are answered as Kafka
+	// answers them without an authorizer.
+	Authorizer auth.Authorizer
+	// DropTopic removes a topic from the broker's registry in dev mode, where it
+	// is no resource (broker.Broker.DropTopic). nil in the other modes.
+	DropTopic func(ctx context.Context, name string) error
+	Clock     func() time.Time // nil: time.Now
+}
+
+// Admin holds the handlers.
+type Admin struct {
+	Options
+	secured bool // an authorizer was given
+	pool    *Pool
+}
+
+// New makes the handlers and their pool.
+func New(o Options) *Admin {
+	a := &Admin{Options: o, secured: o.Authorizer != nil}
+	if a.Authorizer == nil {
+		a.Authorizer = auth.AllowAll{}
+	}
+	if a.Clock == nil {
+		a.Clock = time.Now
+	}
+	a.pool = NewPool(int(o.Config.AdminWorkers), int(o.Config.AdminQueueSize), o.Logger)
+	return a
+}
+
+// Pool is where requests of class pool run, those of other rooms too.
+func (a *Admin) Pool() *Pool { return a.pool }
+
+// Close ends the pool.
+func (a *Admin) Close(ctx context.Context) error { return a.pool.Close(ctx) }
+
+// APIs lists what this room serves.
+func (a *Admin) APIs() []codec.API {
+	return []codec.API{
+		a.createTopicsAPI(), a.deleteTopicsAPI(),
+	}
+}
+
+// allowed asks the authorizer for the request's principal.
+func (a *Admin) allowed(r *codec.Request, op auth.Operation, resource auth.ResourceType, name string) bool {
+	return a.Authorizer.Authorize(r.Session.Principal, r.Session.RemoteHost, op, resource, name)
+}
+
+func (a *Admin) allowedCluster(r *codec.Request, op auth.Operation) bool {
+	return a.allowed(r, op, auth.ResourceCluster, auth.ClusterName)
+}
+
+// failure is one error of the protocol with its message for the user.
+type failure struct {
+	code    *kerr.Error
+	message string
+}
+
+func (f *failure) Error() string { return f.code.Message + ": " + f.message }
+
+func fail(code *kerr.Error, format string, arguments ...any) *failure {
+	return &failure{code, fmt.Sprintf(format, arguments...)}
+}
+
+// worldErrors maps errors of the rooms below to the protocol's, in one place.
+// Order matters: the first that matches.
+var worldErrors = []struct {
+	err  error
+	code *kerr.Error
+}{
+	{meta.ErrForbidden, kerr.ClusterAuthorizationFailed},
+	{meta.ErrAlreadyExists, kerr.TopicAlreadyExists},
+	{meta.ErrNotFound, kerr.UnknownTopicOrPartition},
+	{meta.ErrInvalid, kerr.InvalidRequest},
+	{logstore.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
+	{logstore.ErrClosed, kerr.NotLeaderForPartition},
+	{logstore.ErrStalled, kerr.NotLeaderForPartition},
+	{logstore.ErrStorage, kerr.KafkaStorageError},
+	{context.DeadlineExceeded, kerr.RequestTimedOut},
+	{context.Canceled, kerr.RequestTimedOut},
+}
+
+// asFailure maps an error; nil for nil. What is not in the table is the server's
+// fault, and logged: the client sees its text.
+func (a *Admin) asFailure(err error) *failure {
+	if err == nil {
+		return nil
+	}
+	var known *failure
+	if errors.As(err, &known) {
+		return known
+	}
+	for _, entry := range worldErrors {
+		if errors.Is(err, entry.err) {
+			return &failure{entry.code, err.Error()}
+		}
+	}
+	a.Logger.Error("an admin request failed", "error", err)
+	return &failure{kerr.UnknownServerError, err.Error()}
+}
+
+// deadline bounds a wait by the request's timeout, by limits.AdminMaxWaitMs and
+// by the life of the pool.
+func (a *Admin) deadline(r *codec.Request, timeoutMs int32) (context.Context, context.CancelFunc) {
+	wait := time.Duration(min(max(timeoutMs, 0), limits.AdminMaxWaitMs)) * time.Millisecond
+	return context.WithDeadline(a.pool.ctx, r.ReceivedAt.Add(wait))
+}
+
+// await parks until the image fulfils the condition; false when the time is over
+// first.
+func (a *Admin) await(ctx context.Context, condition func(*meta.Image) bool) bool {
+	if condition(a.Images.Load()) {
+		return true
+	}
+	var err error
+	a.pool.Park(func() { err = a.Images.Await(ctx, condition) })
+	return err == nil
+}

@@ -1,0 +1,250 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"kaas/internal/limits"
+	"kaas/meta"
+	"kaas/meta/config"
+)
+
+// topicResource returns the resource of a topic that this broker serves or that
+// is about to be: by the name that the topic would have, else by search, since a
+// manifest may call its resource otherwise.
+func (a *Admin) topicResource(ctx context.Context, name string) (*meta.KafkaTopic, error) {
+	object, err := a.Resources.Get(ctx, meta.KindTopic, meta.TopicResourceName(name))
+	if err == nil {
+		if topic, ok := object.(*meta.KafkaTopic); ok && standsFor(topic, name) {
+			return topic, nil
+		}
+	} else if !errors.Is(err, meta.ErrNotFound) {
+		return nil, err
+	}
+	objects, _, err := a.Resources.List(ctx, meta.KindTopic)
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range objects {
+		if topic, ok := object.(*meta.KafkaTopic); ok && standsFor(topic, name) {
+			return topic, nil
+		}
+	}
+	return nil, fmt.Errorf("topic %s: %w", name, meta.ErrNotFound)
+}
+
+// standsFor says whether the resource is the one in force for the Kafka topic.
+func standsFor(topic *meta.KafkaTopic, name string) bool {
+	inForce, ok := topic.InForce()
+	return ok && inForce.Name == name
+}
+
+// collidingTopic returns a served topic whose name collides with name.
+func collidingTopic(image *meta.Image, name string) string {
+	if !hasFolded(name) {
+		return ""
+	}
+	for _, topic := range image.Topics() {
+		if topic.Name != name && meta.TopicNamesCollide(topic.Name, name) {
+			return topic.Name
+		}
+	}
+	return ""
+}
+
+func hasFolded(name string) bool {
+	for i := range len(name) {
+		if name[i] == '.' || name[i] == '_' {
+			return true
+		}
+	}
+	return false
+}
+
+// newTopicResource is the resource of a topic with all its counts decided.
+func newTopicResource(name string, partitions int32, overrides map[string]string) *meta.KafkaTopic {
+	topic := meta.NewKafkaTopic(name)
+	topic.Spec.Partitions = &partitions
+	if len(overrides) > 0 {
+		topic.Spec.Config = make(map[string]any, len(overrides))
+		for key, value := range overrides {
+			topic.Spec.Config[key] = resourceValue(key, value)
+		}
+	}
+	if meta.IsInternalTopicName(name) {
+		topic.Metadata.Labels = map[string]string{meta.InternalLabel: "true"}
+	}
+	return topic
+}
+
+// resourceValue is a config value as it stands in a manifest: numbers and
+// booleans as such when that loses nothing, else text.
+func resourceValue(key, text string) any {
+	known := config.TopicKey(key)
+	if known == nil {
+		return text
+	}
+	switch known.Type {
+	case config.Int, config.Long, config.Short:
+		if number, err := strconv.ParseInt(text, 10, 64); err == nil && strconv.FormatInt(number, 10) == text {
+			return json.Number(text)
+		}
+	case config.Boolean:
+		if text == "true" || text == "false" {
+			return text == "true"
+		}
+	}
+	return text
+}
+
+// createTopic makes the resource. A topic that exists is meta.ErrAlreadyExists.
+func (a *Admin) createTopic(ctx context.Context, topic *meta.KafkaTopic) (*meta.KafkaTopic, error) {
+	created, err := a.Resources.Create(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	stored, ok := created.(*meta.KafkaTopic)
+	if !ok {
+		return nil, fmt.Errorf("BUG: the store made a %T of a KafkaTopic", created)
+	}
+	return stored, nil
+}
+
+// refusalOf tells whether the reconciler has refused the resource as it was
+// written with this generation. "" means: not (yet).
+func (a *Admin) refusalOf(ctx context.Context, name string, generation int64) (reason, message string) {
+	object, err := a.Resources.Get(ctx, meta.KindTopic, name)
+	if err != nil {
+		return "", ""
+	}
+	topic, ok := object.(*meta.KafkaTopic)
+	if !ok || topic.Status.ObservedGeneration < generation {
+		return "", ""
+	}
+	condition := meta.FindCondition(topic.Status.Conditions, meta.ConditionReady)
+	if condition == nil || condition.Status != "False" {
+		return "", ""
+	}
+	return condition.Reason, condition.Message
+}
+
+// refusalCodes maps the reconciler's reasons to the protocol's errors.
+var refusalCodes = map[string]*kerr.Error{
+	"InvalidConfig":         kerr.InvalidConfig,
+	"InvalidTopicName":      kerr.InvalidTopicException,
+	"TopicNameCollision":    kerr.InvalidTopicException,
+	"TopicNameConflict":     kerr.TopicAlreadyExists,
+	"InvalidPartitionCount": kerr.InvalidPartitions,
+	"TooManyPartitions":     kerr.InvalidPartitions,
+}
+
+func refusalFailure(reason, message string) *failure {
+	code := refusalCodes[reason]
+	if code == nil {
+		code = kerr.UnknownServerError
+	}
+	return &failure{code, message}
+}
+
+// pendingTopic is a created resource whose topic the image does not show yet.
+type pendingTopic struct {
+	name     string
+	resource *meta.KafkaTopic
+	failure  *failure // set when the reconciler refused it
+}
+
+func (p *pendingTopic) servedIn(image *meta.Image) *meta.Topic {
+	topic := image.Topic(p.name)
+	if topic == nil || int32(len(topic.Partitions)) < *p.resource.Spec.Partitions {
+		return nil
+	}
+	return topic
+}
+
+// awaitTopics waits until the image shows all topics. One that the reconciler
+// refused gets its failure, and its resource is removed again: nothing is left
+// half-made. When the time is over the rest is simply not served yet.
+func (a *Admin) awaitTopics(ctx context.Context, pending []*pendingTopic) {
+	poll := time.Duration(limits.AdminRefusalPollMs) * time.Millisecond
+	for {
+		open := func(image *meta.Image) bool {
+			for _, p := range pending {
+				if p.failure == nil && p.servedIn(image) == nil {
+					return true
+				}
+			}
+			return false
+		}
+		slice, cancel := context.WithTimeout(ctx, poll)
+		done := a.await(slice, func(image *meta.Image) bool { return !open(image) })
+		cancel()
+		if done || ctx.Err() != nil {
+			return
+		}
+		image := a.Images.Load()
+		for _, p := range pending {
+			if p.failure != nil || p.servedIn(image) != nil {
+				continue
+			}
+			metadata := &p.resource.Metadata
+			if reason, message := a.refusalOf(ctx, metadata.Name, metadata.Generation); reason != "" {
+				p.failure = refusalFailure(reason, message)
+				if err := a.Resources.Delete(ctx, meta.KindTopic, metadata.Name, metadata.UID); err != nil {
+					a.Logger.Warn("the resource of a refused topic can't be removed", "topic", p.name, "error", err)
+				}
+			}
+		}
+		poll = min(2*poll, limits.AdminRefusalPollMaxMs*time.Millisecond)
+	}
+}
+
+// topicCreator implements meta.TopicCreator over the resource store.
+type topicCreator struct{ admin *Admin }
+
+// TopicCreator makes topics for the broker's own needs.
+func (a *Admin) TopicCreator() meta.TopicCreator { return topicCreator{a} }
+
+// EnsureTopic implements meta.TopicCreator.
+func (c topicCreator) EnsureTopic(ctx context.Context, name string, partitions int32, overrides map[string]string) error {
+	a := c.admin
+	if a.Images.Load().Topic(name) != nil {
+		return nil
+	}
+	if err := meta.ValidateTopicName(name); err != nil {
+		return fmt.Errorf("%w: %w", err, meta.ErrInvalid)
+	}
+	if other := collidingTopic(a.Images.Load(), name); other != "" {
+		return fmt.Errorf("topic '%s' collides with existing topic: %s: %w", name, other, meta.ErrInvalid)
+	}
+	if partitions == -1 {
+		partitions = a.Config.NumPartitions
+	}
+	topic := newTopicResource(name, partitions, overrides)
+	created, err := a.createTopic(ctx, topic)
+	if err != nil && !errors.Is(err, meta.ErrAlreadyExists) {
+		return err
+	}
+	if created == nil {
+		created = topic // somebody else makes it; any partition count will do
+	}
+	for poll := time.Duration(limits.AdminRefusalPollMs) * time.Millisecond; ; poll = min(2*poll, limits.AdminRefusalPollMaxMs*time.Millisecond) {
+		slice, cancel := context.WithTimeout(ctx, poll)
+		err := a.Images.Await(slice, func(image *meta.Image) bool { return image.Topic(name) != nil })
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("topic %s is not served yet: %w", name, ctx.Err())
+		}
+		if reason, message := a.refusalOf(ctx, created.Metadata.Name, created.Metadata.Generation); reason != "" {
+			return fmt.Errorf("topic %s is refused (%s): %s: %w", name, reason, message, meta.ErrInvalid)
+		}
+	}
+}

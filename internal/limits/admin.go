@@ -1,0 +1,20 @@
+package limits
+
+// Bounds of the control plane.
+const (
+	// AdminMaxWaitMs bounds how long an admin request waits for its effect,
+	// whatever timeout its client names: each waiting one holds a place in the
+	// pool.
+	AdminMaxWaitMs = 120_000
+	// AdminRefusalPollMs is the first wait before a request that sees no effect
+	// looks whether its resource was refused; it doubles up to
+	// AdminRefusalPollMaxMs.
+	AdminRefusalPollMs    = 50
+	AdminRefusalPollMaxMs = 1_000
+	// PartitionsPerRequest is Kafka's
+	// ReplicationControlManager.MAX_PARTITIONS_PER_BATCH.
+	PartitionsPerRequest = 10_000
+	// AdminConflictRetries is how often a read-modify-write of a resource is
+	// repeated when someone else changed it in between.
+	AdminConflictRetries = 10
+)
