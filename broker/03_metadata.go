@@ -28,6 +28,8 @@ import (
 //   - v10: topic ids in the reply; v12: lookup by id, unknown → UNKNOWN_TOPIC_ID.
 //     As soon as one id is given, names are ignored, as in Kafka. Ids before v12
 //     and null names before v12 are INVALID_REQUEST.
+//   - All topics of a broker with many partitions are described on the worker pool,
+//     so that one client's listing does not hold up an event loop.
 //   - v13: error code of the whole reply (KIP-1102), always 0 here.
 //
 // Different from Kafka: a null name without an id in v12+ is INVALID_REQUEST,
@@ -36,6 +38,9 @@ import (
 func (b *Broker) metadataAPI() codec.API {
 	return codec.API{
 		Key: 3, Name: "Metadata", MinVersion: 0, MaxVersion: 13, Class: codec.TwoPhase,
+		EstimateBytes: func(_ codec.Header, bodyBytes int) int {
+			return codec.DefaultEstimate(bodyBytes) + metadataBytesPerPartition*b.view.Load().partitions
+		},
 		Handle: b.metadata,
 		Note:   "auto-creation, topic ids, authorised operations",
 	}
@@ -55,7 +60,8 @@ func (b *Broker) metadata(r *codec.Request) {
 		return
 	}
 	missing := b.topicsToCreate(r, request)
-	if len(missing) > 0 && b.Pool != nil && b.Pool.Submit(func() {
+	large := wantsAllTopics(request) && b.view.Load().partitions > limits.MetadataInlinePartitions
+	if (len(missing) > 0 || large) && b.Pool != nil && b.Pool.Submit(func() {
 		b.createMissing(missing)
 		r.Respond(b.metadataResponse(r, request))
 	}) {
@@ -63,6 +69,10 @@ func (b *Broker) metadata(r *codec.Request) {
 	}
 	r.Respond(b.metadataResponse(r, request))
 }
+
+// metadataBytesPerPartition is what a partition takes in a reply: the kmsg struct,
+// its replica lists and its encoding.
+const metadataBytesPerPartition = 192
 
 func checkMetadataTopics(request *kmsg.MetadataRequest) *kerr.Error {
 	for i := range request.Topics {

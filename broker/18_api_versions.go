@@ -164,7 +164,7 @@ func (b *Broker) identify(r *codec.Request) error {
 	if (request.ClusterID == nil) != (request.NodeID == -1) {
 		return kerr.InvalidRequest
 	}
-	if request.ClusterID != nil && (*request.ClusterID != b.Store.ClusterID() || request.NodeID != b.Config.NodeID) {
+	if image := b.Images.Load(); request.ClusterID != nil && (*request.ClusterID != image.ClusterID || request.NodeID != image.NodeID) {
 		return kerr.RebootstrapRequired
 	}
 	r.Session.ClientSoftwareName = request.ClientSoftwareName

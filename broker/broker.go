@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -151,9 +152,17 @@ func (b *Broker) APIs() []codec.API {
 	return append(apis, b.groupAPIs()...)
 }
 
-// SetRegistry gives the broker the APIs that it dispatches and advertises. Once,
-// before the network starts.
+// SetRegistry gives the broker the APIs that it dispatches and advertises: all of
+// them, those marked unstable only with unstable.api.versions.enable. Once, before
+// the network starts.
 func (b *Broker) SetRegistry(r *codec.Registry) {
+	if !b.Config.UnstableAPIVersionsEnable {
+		stable := slices.DeleteFunc(slices.Clone(r.All()), func(api codec.API) bool { return api.Unstable })
+		var err error
+		if r, err = codec.NewRegistry(stable...); err != nil {
+			panic(fmt.Sprintf("BUG: a part of a registry is no registry: %v", err))
+		}
+	}
 	if !b.registry.CompareAndSwap(nil, newServedAPIs(r)) {
 		panic("BUG: the registry is set twice")
 	}

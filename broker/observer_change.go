@@ -222,7 +222,11 @@ func (c *change) publish() {
 		}
 	}
 	c.runAdded(previous)
-	c.o.publish(&view{topics: c.topics, byID: c.byID}, c.nextImage())
+	next := &view{topics: c.topics, byID: c.byID}
+	for _, t := range next.topics {
+		next.partitions += len(t.partitions)
+	}
+	c.o.publish(next, c.nextImage())
 	for _, t := range c.removed {
 		c.delete(t)
 	}

@@ -20,6 +20,8 @@ import (
 type view struct {
 	topics map[string]*topicState
 	byID   map[meta.UUID]*topicState
+	// partitions is the number of partitions of all topics.
+	partitions int
 }
 
 var emptyView = &view{topics: map[string]*topicState{}, byID: map[meta.UUID]*topicState{}}

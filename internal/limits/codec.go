@@ -19,6 +19,10 @@ const (
 	// topic that it makes; below the shortest request timeout that clients use.
 	AutoCreateWaitMs = 5_000
 
+	// MetadataInlinePartitions is how many partitions a Metadata reply describes on
+	// the event loop: about 0.3 ms.
+	MetadataInlinePartitions = 2_000
+
 	// AutoCreateTopicsPerRequest bounds what one Metadata request can create.
 	AutoCreateTopicsPerRequest = 100
 )
