@@ -23,6 +23,8 @@ var errNotServed = errors.New("not served")
 type connection struct {
 	codec.Session
 	conn *netio.Conn
+	// fetches are those that are parked; they end with the connection.
+	fetches parkedFetches
 }
 
 // connectionOf is the connection that a request came by.
@@ -53,7 +55,12 @@ func (b *Broker) OnOpen(c *netio.Conn) {
 
 // OnClose is called on the connection's event loop, once. Requests under way go
 // on; their replies are dropped by netio.
-func (b *Broker) OnClose(*netio.Conn, error) {}
+// Parked fetches end here: nobody waits for them any more.
+func (b *Broker) OnClose(c *netio.Conn, _ error) {
+	if state, opened := c.Context.(*connection); opened {
+		state.fetches.close()
+	}
+}
 
 // OnFrame is called on the connection's event loop with the reference of frame.
 // An error closes the connection. It allocates nothing for inline and two-phase

@@ -218,6 +218,7 @@ func (s *server) startNetwork(context.Context) (err error) {
 // wait by nature may outlast the time: that is said, and is no failure.
 func (s *server) drain(ctx context.Context) error {
 	s.network.StopAccepting()
+	s.broker.AnswerParked()
 	ctx, cancel := context.WithTimeout(ctx, limits.DrainTimeout)
 	defer cancel()
 	if err := s.network.Drain(ctx); err != nil {

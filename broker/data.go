@@ -1,0 +1,119 @@
+package broker
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"kaas/codec"
+	"kaas/internal/limits"
+	"kaas/logstore"
+)
+
+// dataPart is the state of produce, fetch and the offset lookups.
+//
+// Its goroutines: two timers (deadlines), the completion workers and the cold
+// workers. All end with stop.
+type dataPart struct {
+	sessions         fetchSessions
+	fetchDeadlines   deadlines
+	produceDeadlines deadlines
+	// woken completes fetches beyond those that whoever woke them completes itself.
+	woken operationQueue
+	// cold runs what may wait for a disk or burn time: reads of what is not in
+	// memory, lookups by time.
+	cold operationQueue
+	// lookups counts ListOffsets requests in cold.
+	lookups atomic.Int32
+	// stopping: no fetch is parked any more.
+	stopping atomic.Bool
+}
+
+// dataAPIs is a list that APIs joins.
+func (b *Broker) dataAPIs() []codec.API {
+	return []codec.API{b.produceAPI(), b.fetchAPI(), b.listOffsetsAPI(), b.offsetForLeaderEpochAPI()}
+}
+
+// start runs at the end of New; stop runs in Close.
+func (d *dataPart) start(b *Broker) error {
+	d.sessions.init(int(b.Config.MaxIncrementalFetchSessionCacheSlots), b.Clock)
+	d.fetchDeadlines.init()
+	d.produceDeadlines.init()
+	d.woken.start(limits.FetchWorkers)
+	d.cold.start(limits.FetchColdWorkers)
+	b.hooks.partitionRemoved = append(b.hooks.partitionRemoved, func(p *partitionState) { b.wakeFetches(p) })
+	return nil
+}
+
+func (d *dataPart) stop() {
+	d.answerParked()
+	d.fetchDeadlines.stop()
+	d.produceDeadlines.stop()
+	d.woken.stop()
+	d.cold.stop()
+}
+
+// answerParked answers every parked fetch with what there is.
+func (d *dataPart) answerParked() {
+	// A fetch that parks now looks at stopping after it has put its deadline into
+	// the heap: either it is forced here, or it forces itself.
+	d.stopping.Store(true)
+	d.fetchDeadlines.forceAll()
+}
+
+// AnswerParked answers every fetch that waits for data, and no fetch waits from
+// now on. It comes before the network is drained: a long-poll may otherwise hold
+// the shutdown for as long as its max_wait_ms.
+func (b *Broker) AnswerParked() { b.data.answerParked() }
+
+var _ logstore.Listener = (*Broker)(nil)
+
+// Advanced implements logstore.Listener: it wakes the fetches of the partition.
+func (b *Broker) Advanced(p *logstore.Partition) {
+	if state := stateOf(p); state != nil {
+		b.wakeFetches(state)
+	}
+}
+
+// Failed implements logstore.Listener. Waiting produces hear of it through their
+// commit, waiting fetches are woken to find the error.
+func (b *Broker) Failed(p *logstore.Partition, err error) {
+	b.Logger.Error("partition is offline", "topic", p.Topic(), "partition", p.ID(), "error", err)
+	if state := stateOf(p); state != nil {
+		b.wakeFetches(state)
+	}
+}
+
+// wakeFetches goes on with the fetches that wait for the partition: a few here,
+// the rest on the completion workers. No lock is held.
+func (b *Broker) wakeFetches(p *partitionState) {
+	woken := p.purgatory.wake()
+	for n := 0; woken != nil; n++ {
+		o := woken
+		woken, o.nextWoken = o.nextWoken, nil
+		if n < limits.FetchInlineWakes {
+			o.run()
+		} else {
+			b.data.woken.push(&o.woken)
+		}
+	}
+}
+
+// checkLeaderEpoch compares the epoch that a client knows with the partition's
+// (KIP-320); -1 is none.
+func checkLeaderEpoch(log *logstore.Partition, current int32) error {
+	if current < 0 {
+		return nil
+	}
+	switch epoch := log.LeaderEpoch(); {
+	case current < epoch:
+		return kerr.FencedLeaderEpoch
+	case current > epoch:
+		return kerr.UnknownLeaderEpoch
+	}
+	return nil
+}
+
+// milliseconds of a duration on the wire.
+func milliseconds(ms int32) time.Duration { return time.Duration(ms) * time.Millisecond }

@@ -1,0 +1,364 @@
+package broker
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The purgatory (Kafka: DelayedOperationPurgatory) keeps requests that wait:
+// fetches until enough bytes are visible, produces until their commit, both at
+// most until a deadline. Waiting costs neither a goroutine nor an allocation:
+// all links are fields of the operation.
+//
+// A parked fetch can be reached from three places, each with its own lock: the
+// list of every partition it reads (partitionPurgatory.mu), the heap of
+// deadlines (deadlines.mu) and the chain of its connection (parkedFetches.mu).
+// None of these locks is held while another lock is taken or an operation is
+// run.
+//
+// Why nobody touches an operation that has gone back to its pool: an operation
+// is only reached through a link, under the lock of that link, and what is done
+// under the lock is one atomic step on parkState, which either makes the caller
+// the owner or leaves a signal for the present owner. The owner recycles the
+// operation only after it has taken it out of all three places, each under its
+// lock.
+
+// parkState says who owns a parked operation, and what happened meanwhile.
+type parkState struct{ bits atomic.Uint32 }
+
+const (
+	parkRunning   = 1 << iota // somebody owns the operation and runs it
+	parkDirty                 // a partition moved: look again
+	parkForced                // answer with what is there: time is up, or shutdown
+	parkCancelled             // nobody waits for the answer any more
+)
+
+// own marks the operation as run by the caller, before anybody else can reach it.
+func (s *parkState) own() { s.bits.Store(parkRunning) }
+
+// signal leaves the given bits. True: the operation was parked and the caller
+// owns it now. False: its owner will see the bits before it parks again.
+func (s *parkState) signal(bits uint32) bool {
+	for {
+		old := s.bits.Load()
+		if s.bits.CompareAndSwap(old, old|bits|parkRunning) {
+			return old&parkRunning == 0
+		}
+	}
+}
+
+// take returns the signals since the last take. Owner only.
+func (s *parkState) take() uint32 {
+	// Forced and cancelled stay: they end the operation.
+	return s.bits.And(^uint32(parkDirty))
+}
+
+// park gives the operation up. False: there is a signal, the caller stays owner.
+func (s *parkState) park() bool { return s.bits.CompareAndSwap(parkRunning, 0) }
+
+// partitionPurgatory is the list of fetches that wait for one partition.
+type partitionPurgatory struct {
+	// waiting is the length of the list, so that an append to a partition without
+	// readers takes no lock.
+	//
+	// No wake is lost: the log moves its watermark (an atomic store), then wake
+	// loads waiting; a fetch adds itself to waiting, then loads the watermark
+	// again. Go's atomics are sequentially consistent, so at least one of the two
+	// sees the other. When wake sees the fetch it waits for mu and finds it in the
+	// list or finds that it has gone.
+	waiting atomic.Int32
+	mu      sync.Mutex
+	head    *fetchWaiter // guarded by mu
+}
+
+// fetchWaiter is one fetch in the list of one partition.
+type fetchWaiter struct {
+	operation *fetchOperation // set before add
+	list      *partitionPurgatory
+	// previous and next are guarded by list.mu.
+	previous, next *fetchWaiter
+	// dirty: the partition moved since the owner of the operation looked at it.
+	dirty atomic.Bool
+}
+
+func (p *partitionPurgatory) add(w *fetchWaiter) {
+	w.list = p
+	p.waiting.Add(1)
+	p.mu.Lock()
+	w.next = p.head
+	if p.head != nil {
+		p.head.previous = w
+	}
+	p.head = w
+	p.mu.Unlock()
+}
+
+// remove takes the waiter out of its list, if it is in one.
+func (w *fetchWaiter) remove() {
+	p := w.list
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	if w.previous != nil {
+		w.previous.next = w.next
+	} else {
+		p.head = w.next
+	}
+	if w.next != nil {
+		w.next.previous = w.previous
+	}
+	p.mu.Unlock()
+	p.waiting.Add(-1)
+	w.list, w.previous, w.next = nil, nil, nil
+}
+
+// wake makes the caller the owner of every parked fetch of the list, and
+// returns them as a chain through nextWoken.
+func (p *partitionPurgatory) wake() *fetchOperation {
+	if p.waiting.Load() == 0 {
+		return nil
+	}
+	var woken *fetchOperation
+	p.mu.Lock()
+	for w := p.head; w != nil; w = w.next {
+		w.dirty.Store(true)
+		if w.operation.parked.signal(parkDirty) {
+			w.operation.nextWoken = woken
+			woken = w.operation
+		}
+	}
+	p.mu.Unlock()
+	return woken
+}
+
+// parkedFetches is the chain of the parked fetches of one connection, so that
+// they end with it: max_wait_ms may be weeks.
+type parkedFetches struct {
+	mu     sync.Mutex
+	head   *fetchOperation // guarded by mu
+	closed bool            // guarded by mu
+}
+
+// add answers false when the connection is closed.
+func (c *parkedFetches) add(o *fetchOperation) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	o.chain, o.chainNext = c, c.head
+	if c.head != nil {
+		c.head.chainPrevious = o
+	}
+	c.head = o
+	return true
+}
+
+func (c *parkedFetches) remove(o *fetchOperation) {
+	c.mu.Lock()
+	if o.chainPrevious != nil {
+		o.chainPrevious.chainNext = o.chainNext
+	} else {
+		c.head = o.chainNext
+	}
+	if o.chainNext != nil {
+		o.chainNext.chainPrevious = o.chainPrevious
+	}
+	c.mu.Unlock()
+	o.chain, o.chainPrevious, o.chainNext = nil, nil, nil
+}
+
+// close cancels what is parked and all that would be.
+func (c *parkedFetches) close() {
+	var woken *fetchOperation
+	c.mu.Lock()
+	c.closed = true
+	for o := c.head; o != nil; o = o.chainNext {
+		if o.parked.signal(parkCancelled) {
+			o.nextWoken = woken
+			woken = o
+		}
+	}
+	c.mu.Unlock()
+	runWoken(woken)
+}
+
+func runWoken(woken *fetchOperation) {
+	for woken != nil {
+		o := woken
+		woken, o.nextWoken = o.nextWoken, nil
+		o.run()
+	}
+}
+
+// deadline is the moment until which an operation waits; a field of it.
+type deadline struct {
+	at    time.Duration // since deadlines.start
+	place int           // guarded by deadlines.mu: place in the heap plus 1, 0 when not in it
+	next  *deadline     // chain of those that are due; the timer goroutine's
+	owner expirer       // set before add
+}
+
+// expirer is an operation that has a deadline.
+type expirer interface {
+	// expire is called under deadlines.mu. True: expired is called next, without
+	// the lock. It may use atomics only.
+	expire() bool
+	expired()
+}
+
+// deadlines is a heap with one goroutine that sleeps until the earliest one, so
+// that a thousand waiting requests cost nothing until one of them is due.
+type deadlines struct {
+	start time.Time
+	mu    sync.Mutex
+	heap  []*deadline // guarded by mu; ordered by at, earliest first
+	// moved tells the goroutine that the earliest one changed; capacity 1.
+	moved chan struct{}
+	quit  chan struct{}
+	done  chan struct{}
+}
+
+func (d *deadlines) init() {
+	d.start = time.Now()
+	d.moved, d.quit, d.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	go d.run()
+}
+
+func (d *deadlines) stop() {
+	close(d.quit)
+	<-d.done
+}
+
+func (d *deadlines) now() time.Duration { return time.Since(d.start) }
+
+// add puts the deadline into the heap, wait from now.
+func (d *deadlines) add(e *deadline, wait time.Duration) {
+	e.at = d.now() + wait
+	d.mu.Lock()
+	d.heap = append(d.heap, e)
+	d.up(len(d.heap) - 1)
+	earliest := d.heap[0] == e
+	d.mu.Unlock()
+	if earliest {
+		select {
+		case d.moved <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// cancel takes the deadline out. Afterwards the timer goroutine does not touch
+// its operation any more, unless expire has made it the owner.
+func (d *deadlines) cancel(e *deadline) {
+	d.mu.Lock()
+	if e.place > 0 {
+		d.removeAt(e.place - 1)
+	}
+	d.mu.Unlock()
+}
+
+// forceAll expires everything that waits.
+func (d *deadlines) forceAll() {
+	d.fire(1<<63 - 1)
+}
+
+func (d *deadlines) run() {
+	defer close(d.done)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		wait := d.fire(d.now())
+		if wait < 0 {
+			timer.Stop()
+		} else {
+			timer.Reset(wait)
+		}
+		select {
+		case <-timer.C:
+		case <-d.moved:
+		case <-d.quit:
+			return
+		}
+	}
+}
+
+// fire expires what is due at now and returns how long the next one has, -1
+// when there is none.
+func (d *deadlines) fire(now time.Duration) (wait time.Duration) {
+	var due *deadline
+	d.mu.Lock()
+	for len(d.heap) > 0 && d.heap[0].at <= now {
+		e := d.heap[0]
+		d.removeAt(0)
+		if e.owner.expire() {
+			e.next = due
+			due = e
+		}
+	}
+	wait = -1
+	if len(d.heap) > 0 {
+		wait = d.heap[0].at - now
+	}
+	d.mu.Unlock()
+	for due != nil {
+		e := due
+		due, e.next = e.next, nil
+		e.owner.expired()
+	}
+	return wait
+}
+
+func (d *deadlines) removeAt(i int) {
+	last := len(d.heap) - 1
+	d.heap[i].place = 0
+	if i != last {
+		d.set(i, d.heap[last])
+	}
+	d.heap[last] = nil
+	d.heap = d.heap[:last]
+	if i != last && !d.down(i) {
+		d.up(i)
+	}
+}
+
+func (d *deadlines) set(i int, e *deadline) {
+	d.heap[i] = e
+	e.place = i + 1
+}
+
+func (d *deadlines) up(i int) {
+	e := d.heap[i]
+	for i > 0 {
+		parent := (i - 1) / 2
+		if d.heap[parent].at <= e.at {
+			break
+		}
+		d.set(i, d.heap[parent])
+		i = parent
+	}
+	d.set(i, e)
+}
+
+// down answers whether it moved anything.
+func (d *deadlines) down(i int) bool {
+	e, start := d.heap[i], i
+	for {
+		child := 2*i + 1
+		if child >= len(d.heap) {
+			break
+		}
+		if child+1 < len(d.heap) && d.heap[child+1].at < d.heap[child].at {
+			child++
+		}
+		if e.at <= d.heap[child].at {
+			break
+		}
+		d.set(i, d.heap[child])
+		i = child
+	}
+	d.set(i, e)
+	return i != start
+}
