@@ -24,8 +24,9 @@ FORCE:
 run: build
 	./kaas broker
 
+# TESTFLAGS=-v shows each test.
 test:
-	$(GO) test ./...
+	$(GO) test $(TESTFLAGS) ./...
 ifeq ($(CC_FOUND),)
 	@echo "no C compiler (gcc or clang): the race detector cannot run here; everything else has"
 else
@@ -33,7 +34,7 @@ else
 endif
 
 race:
-	CGO_ENABLED=1 $(GO) test -race $(RACE)
+	CGO_ENABLED=1 $(GO) test -race $(TESTFLAGS) $(RACE)
 
 # gofmt, vet, staticcheck, checklocks; versions are pinned in tools/go.mod.
 lint: bin/staticcheck bin/checklocks
@@ -54,11 +55,11 @@ generate:
 
 # The built binary, driven by kcat, Apache Kafka's tools (Java and Maven) and franz-go.
 e2e: build
-	KAAS_BIN=$(abspath kaas) $(GO) test -tags e2e -count=1 -timeout 20m ./e2e/...
+	KAAS_BIN=$(abspath kaas) $(GO) test -tags e2e -count=1 -v -timeout 20m ./e2e/...
 
 # Apache Kafka's Java protocol classes and admin client against the built binary.
 conformance: build
-	KAAS_BIN=$(abspath kaas) $(GO) test -tags conformance -count=1 -timeout 20m ./e2e/...
+	KAAS_BIN=$(abspath kaas) $(GO) test -tags conformance -count=1 -v -timeout 20m ./e2e/...
 
 bench: build
 	./kaas bench

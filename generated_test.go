@@ -3,8 +3,10 @@ package kaas
 import (
 	"bytes"
 	"os"
+	"slices"
 	"testing"
 
+	"kaas/admin"
 	"kaas/broker"
 	"kaas/codec"
 	"kaas/internal/docs"
@@ -17,7 +19,7 @@ const (
 
 // servedAPIs are all APIs of the program; their handlers are never called here.
 func servedAPIs() []codec.API {
-	return (&broker.Broker{}).APIs()
+	return slices.Concat((&broker.Broker{}).APIs(), (&admin.Admin{}).APIs())
 }
 
 func generatedDocuments(t *testing.T) map[string][]byte {

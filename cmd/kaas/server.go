@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"kaas/admin"
 	"kaas/broker"
 	"kaas/codec"
 	"kaas/internal/limits"
@@ -36,6 +37,7 @@ type server struct {
 	images     *meta.Images
 	resources  meta.ResourceStore
 	reconciler *kube.Reconciler
+	admin      *admin.Admin
 	broker     *broker.Broker
 	apis       *codec.Registry
 	network    *netio.Server
@@ -167,25 +169,40 @@ func (s *server) existingTopicID(topic string) (meta.UUID, bool) {
 	return meta.UUID{}, false
 }
 
+// startBroker makes the data plane and the control plane, which serve one
+// registry: the pool of the one runs requests of both.
 func (s *server) startBroker(ctx context.Context) (err error) {
-	metrics := newRequestMetrics(s.registry)
-	s.broker, err = broker.New(broker.Options{
-		Store: s.store, Images: s.images, Config: s.config, Logger: s.logger, Metrics: metrics,
-		Resources: s.resources,
+	s.admin = admin.New(admin.Options{
+		Resources: s.resources, Images: s.images, Config: s.config, Logs: s.store, Logger: s.logger, DropTopic: s.dropTopic(),
 	})
-	if err != nil {
+	s.registry.Gauge("kaas_admin_requests", func() float64 { return float64(s.admin.Pool().Waiting()) })
+	metrics := newRequestMetrics(s.registry)
+	options := broker.Options{Store: s.store, Images: s.images, Config: s.config, Logger: s.logger, Metrics: metrics, Pool: s.admin.Pool()}
+	if !s.config.Dev {
+		options.Resources, options.TopicCreator = s.resources, s.admin.TopicCreator()
+	}
+	if s.broker, err = broker.New(options); err != nil {
 		return err
 	}
 	if target, ok := any(s.broker).(logstore.Listener); ok {
 		s.listener.target.Store(&target)
 	}
 	s.onStop("the broker", func(context.Context) error { s.broker.Close(); return nil })
-	if s.apis, err = codec.NewRegistry(s.broker.APIs()...); err != nil {
+	s.onStop("admin requests", s.admin.Close)
+	if s.apis, err = codec.NewRegistry(slices.Concat(s.broker.APIs(), s.admin.APIs())...); err != nil {
 		return err
 	}
 	metrics.serves(s.registry, s.apis)
 	s.broker.SetRegistry(s.apis)
 	return s.broker.Start(ctx)
+}
+
+// dropTopic is how admin deletes a topic in dev mode, where it is no resource.
+func (s *server) dropTopic() func(context.Context, string) error {
+	if !s.config.Dev {
+		return nil
+	}
+	return func(ctx context.Context, name string) error { return s.broker.DropTopic(ctx, name) }
 }
 
 func (s *server) startNetwork(context.Context) (err error) {

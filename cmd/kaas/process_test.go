@@ -1,0 +1,294 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMain lets the test binary be the program: a test that needs a process of
+// its own starts this binary with runAsProgram set.
+func TestMain(m *testing.M) {
+	if os.Getenv(runAsProgram) != "" {
+		os.Exit(run(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	runAsProgram = "KAAS_TEST_RUN_AS_PROGRAM"
+	patience     = 20 * time.Second // for a process on a busy machine; nothing takes that long
+)
+
+// process is a kaas under test. Its log is read line by line by one goroutine.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	ready chan map[string]any // the line that says ready
+	done  chan struct{}       // closed when the process has been waited for
+
+	mu sync.Mutex
+	// +checklocks:mu
+	log bytes.Buffer
+}
+
+func startProcess(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(os.Args[0], args...), ready: make(chan map[string]any, 1), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), runAsProgram+"=1")
+	p.cmd.Dir = t.TempDir()
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	stderr, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go p.follow(stderr)
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // it may have ended
+		<-p.done
+		if t.Failed() {
+			t.Logf("its log:\n%s", p.text())
+		}
+	})
+	return p
+}
+
+func (p *process) follow(stderr io.Reader) {
+	defer close(p.done)
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		p.mu.Lock()
+		p.log.WriteString(lines.Text() + "\n")
+		p.mu.Unlock()
+		var line map[string]any
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line["msg"] == "ready" {
+			select {
+			case p.ready <- line:
+			default: // a second one: the test of the log counts them
+			}
+		}
+	}
+	_ = p.cmd.Wait() // the exit code is in ProcessState
+}
+
+func (p *process) text() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+func (p *process) awaitReady() map[string]any {
+	p.t.Helper()
+	select {
+	case line := <-p.ready:
+		return line
+	case <-p.done:
+		p.t.Fatalf("it ended: %v", p.cmd.ProcessState)
+	case <-time.After(patience):
+		p.t.Fatal("it is not ready")
+	}
+	return nil
+}
+
+// awaitExit returns the exit code.
+func (p *process) awaitExit() int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		p.t.Fatal("it has not ended")
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// onFreePorts are the arguments of a broker that meets no other.
+func onFreePorts(more ...string) []string {
+	return append([]string{"broker", "--override", "listeners=PLAINTEXT://127.0.0.1:0", "--override", "http.address=127.0.0.1:0"}, more...)
+}
+
+// kafkaAddress is where a ready broker listens.
+func kafkaAddress(ready map[string]any) string {
+	return strings.TrimPrefix(ready["listeners"].([]any)[0].(string), "PLAINTEXT://")
+}
+
+func TestBadConfigurationExitsWith1AndTouchesNothing(t *testing.T) {
+	t.Parallel()
+	for _, override := range []string{"num.partitions=0", "listeners=SSL://:0", "log.dirs="} {
+		p := startProcess(t, onFreePorts("--override", override)...)
+		if code := p.awaitExit(); code != 1 {
+			t.Errorf("%s: exit code %d", override, code)
+		}
+		key, _, _ := strings.Cut(override, "=")
+		if log := p.text(); strings.Count(log, "\n") != 1 || !strings.Contains(log, key) || !strings.Contains(log, "allowed") {
+			t.Errorf("%s: %q", override, log)
+		}
+		if entries, err := os.ReadDir(p.cmd.Dir); err != nil || len(entries) != 0 {
+			t.Errorf("%s: left %v, %v", override, entries, err)
+		}
+	}
+}
+
+func TestUsageErrorsExitWith1(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"brokr"}, {"broker", "a", "b"}, {"broker", "--nope"}, {"broker", "missing.properties"}} {
+		p := startProcess(t, args...)
+		if code := p.awaitExit(); code != 1 || !strings.HasPrefix(p.text(), "kaas: ") {
+			t.Errorf("%v: exit code %d, %q", args, code, p.text())
+		}
+	}
+}
+
+func TestReadyIsOneLineAndSIGTERMExitsWith0(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t, onFreePorts("--override", "num.partitons=1", "--override", "process.roles=broker", "--override", "controller.quorum.voters=1@h:1")...)
+	ready := p.awaitReady()
+	if ready["clusterId"] == "" || ready["startMs"] == nil {
+		t.Errorf("%v", ready)
+	}
+	c, err := net.Dial("tcp", kafkaAddress(ready))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	p.signal(syscall.SIGTERM)
+	if code := p.awaitExit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	log := p.text()
+	for text, times := range map[string]int{`"msg":"ready"`: 1, "num.partitons": 1, "process.roles": 1, "controller.quorum.voters": 1} {
+		if got := strings.Count(log, text); got != times {
+			t.Errorf("%s occurs %d times in the log", text, got)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(p.cmd.Dir, "kaas-data", "meta.properties")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStoppedBrokerStartsAgainOnItsData(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	first := startProcess(t, onFreePorts("--override", "log.dirs="+data)...)
+	cluster := first.awaitReady()["clusterId"]
+
+	second := startProcess(t, onFreePorts("--override", "log.dirs="+data)...)
+	if code := second.awaitExit(); code != 1 || !strings.Contains(second.text(), "kaas: ") {
+		t.Errorf("a second broker on the same data: exit code %d, %q", code, second.text())
+	}
+
+	first.signal(syscall.SIGINT)
+	if code := first.awaitExit(); code != 0 {
+		t.Errorf("SIGINT: exit code %d", code)
+	}
+	third := startProcess(t, onFreePorts("--override", "log.dirs="+data)...)
+	if got := third.awaitReady()["clusterId"]; got != cluster {
+		t.Errorf("cluster id %v, was %v", got, cluster)
+	}
+}
+
+func TestBusyListenerIsAnErrorThatNamesIt(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	p := startProcess(t, onFreePorts("--override", "listeners=PLAINTEXT://"+taken.Addr().String())...)
+	if code := p.awaitExit(); code != 1 || !strings.Contains(p.text(), taken.Addr().String()) {
+		t.Errorf("exit code %d, %q", code, p.text())
+	}
+}
+
+func TestBusyHTTPAddressThatWasSetIsAnError(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	p := startProcess(t, onFreePorts("--override", "http.address="+taken.Addr().String())...)
+	if code := p.awaitExit(); code != 1 || !strings.Contains(p.text(), "http.address") {
+		t.Errorf("exit code %d, %q", code, p.text())
+	}
+}
+
+func TestHTTPServesHealthAndMetrics(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t, onFreePorts()...)
+	base := "http://" + p.awaitReady()["http"].(string)
+	for path, want := range map[string]string{"/healthz": "ok", "/readyz": "ready", "/metrics": "kaas_requests_total"} {
+		response, err := http.Get(base + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %s %v\n%s", path, response.Status, err, body)
+		}
+	}
+	response, err := http.Get(base + "/debug/pprof/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusNotFound {
+		t.Errorf("pprof is served: %s", response.Status)
+	}
+}
+
+func TestDevModeWritesNothing(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t, onFreePorts("--dev")...)
+	if p.awaitReady()["dev"] != true {
+		t.Error("the ready line does not say dev")
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.awaitExit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if entries, err := os.ReadDir(p.cmd.Dir); err != nil || len(entries) != 0 {
+		t.Errorf("left %v, %v", entries, err)
+	}
+}
+
+func TestKafkaVariablesOfTheContainerImage(t *testing.T) {
+	t.Setenv("KAFKA_LISTENERS", "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0")
+	t.Setenv("KAFKA_ADVERTISED_LISTENERS", "PLAINTEXT://example.org:19092")
+	t.Setenv("KAFKA_CONTROLLER_LISTENER_NAMES", "CONTROLLER")
+	t.Setenv("KAFKA_LISTENER_SECURITY_PROTOCOL_MAP", "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT")
+	t.Setenv("KAFKA_PROCESS_ROLES", "broker,controller")
+	t.Setenv("KAFKA_NODE_ID", "5")
+	t.Setenv("KAFKA_HTTP_ADDRESS", "")
+	t.Setenv("KAFKA_HEAP_OPTS", "-Xmx1G")
+	data := filepath.Join(t.TempDir(), "logs")
+	t.Setenv("KAFKA_LOG_DIRS", data)
+	p := startProcess(t, "broker")
+	ready := p.awaitReady()
+	if ready["nodeId"] != 5.0 || ready["http"] != nil || len(ready["listeners"].([]any)) != 1 {
+		t.Errorf("%v", ready)
+	}
+	if _, err := os.Stat(filepath.Join(data, "meta.properties")); err != nil {
+		t.Error(err)
+	}
+}
