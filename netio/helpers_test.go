@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -188,3 +189,7 @@ func (p *countedPin) allBack() bool {
 	defer p.mu.Unlock()
 	return p.back == p.taken
 }
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func hex16(n int) string { return strconv.FormatInt(int64(n), 16) }
