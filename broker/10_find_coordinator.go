@@ -6,6 +6,7 @@ import (
 
 	"kaas/auth"
 	"kaas/codec"
+	"kaas/coord"
 	"kaas/meta"
 )
 
@@ -150,17 +151,7 @@ func (b *Broker) coordinatorNode(session *codec.Session, topicName, key string) 
 	return 0, meta.Endpoint{}, false
 }
 
-// coordinatorPartition is Kafka's Utils.abs(key.hashCode()) % partitions: Java's
-// hash over UTF-16 units, with the sign bit cleared.
+// coordinatorPartition is the partition of the internal topic that a key hashes to.
 func coordinatorPartition(key string, partitions int) int {
-	var hash int32
-	for _, c := range key {
-		if c >= 0x10000 {
-			c -= 0x10000
-			hash = 31*hash + (0xd800 + c>>10)
-			c = 0xdc00 + c&0x3ff
-		}
-		hash = 31*hash + c
-	}
-	return int(hash&0x7fffffff) % partitions
+	return int(coord.PartitionFor(key, int32(partitions)))
 }

@@ -90,6 +90,22 @@ func (r *Runtime[M]) Submit(index int32, e Event[M]) {
 	}
 }
 
+// Post is Submit for messages of the broker itself, which must not get lost: they
+// wait while the shard is loading and are not counted with the requests. At most
+// limits.CoordPosted wait.
+func (r *Runtime[M]) Post(index int32, e Event[M]) {
+	r.mu.RLock()
+	s := r.shards[index]
+	r.mu.RUnlock()
+	if s == nil {
+		e.Refused(ErrNotCoordinator)
+		return
+	}
+	if err := s.post(e); err != nil {
+		e.Refused(err)
+	}
+}
+
 // Shards lists the shards that are led here, in no order.
 func (r *Runtime[M]) Shards() []int32 {
 	r.mu.RLock()

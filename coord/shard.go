@@ -29,7 +29,8 @@ type mailbox[M Machine] struct {
 	wake chan struct{}
 
 	mu       sync.Mutex
-	queue    []Event[M] // mu
+	queue    []Event[M] // mu; requests; empty while not open
+	posted   []Event[M] // mu; messages of the broker; they wait for open
 	open     bool       // mu; a machine is loaded and takes events
 	stopping stopKind   // mu
 }
@@ -78,6 +79,21 @@ func (s *shard[M]) submit(e Event[M]) error {
 	return nil
 }
 
+func (s *shard[M]) post(e Event[M]) error {
+	b := s.box
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.stopping != running:
+		return ErrNotCoordinator
+	case len(b.posted) >= limits.CoordPosted:
+		return ErrOverloaded
+	}
+	b.posted = append(b.posted, e)
+	b.ring()
+	return nil
+}
+
 func (s *shard[M]) stop(drain bool) {
 	s.box.mu.Lock()
 	if drain {
@@ -102,6 +118,7 @@ func (s *shard[M]) stopState() stopKind {
 // own is the shard's goroutine: load, run, and after a failure again.
 func (s *shard[M]) own() {
 	defer close(s.ended)
+	defer s.refusePosted()
 	defer s.cancel()
 	waitMs := int64(limits.CoordReloadFirstMs)
 	for s.stopState() == running {
@@ -202,6 +219,8 @@ func (s *shard[M]) take(core *core, into []Event[M]) []Event[M] {
 	b := s.box
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	into = append(into, b.posted...)
+	b.posted = nil
 	n := min(len(b.queue), limits.CoordTurnEvents)
 	into = append(into, b.queue[:n]...)
 	rest := copy(b.queue, b.queue[n:])
@@ -218,7 +237,7 @@ func (s *shard[M]) take(core *core, into []Event[M]) []Event[M] {
 func (s *shard[M]) idle() bool {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
-	return len(s.box.queue) == 0
+	return len(s.box.queue) == 0 && len(s.box.posted) == 0
 }
 
 // wait sleeps until the mailbox rings or the next timer is due.
@@ -243,6 +262,14 @@ func (s *shard[M]) close(core *core, err error) {
 	s.box.mu.Unlock()
 	refuse(queue, err)
 	core.end(err)
+}
+
+func (s *shard[M]) refusePosted() {
+	s.box.mu.Lock()
+	posted := s.box.posted
+	s.box.posted = nil
+	s.box.mu.Unlock()
+	refuse(posted, ErrNotCoordinator)
 }
 
 func refuse[M Machine](events []Event[M], err error) {

@@ -7,6 +7,9 @@ const (
 	// CoordQueueEvents is the requests that wait for a shard's owner. Beyond it Submit refuses, and the client is told
 	// to come again. 16,384 heartbeats are 5 s of 10,000 members, some milliseconds of work.
 	CoordQueueEvents = 16_384
+	// CoordPosted messages of the broker (a topic was deleted) wait for a shard that is loading. One that does not fit
+	// leaves offsets of a deleted topic behind until their retention.
+	CoordPosted = 4_096
 	// CoordTurnEvents bounds a turn, so that the replies of its first event do not wait for an endless queue.
 	CoordTurnEvents = 1_024
 	// CoordTurnBytes of records end a turn early: a write of 1 MiB is already efficient.

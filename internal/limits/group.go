@@ -19,3 +19,11 @@ const (
 	// may wait only this long (GroupMetadataManager's CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT).
 	GroupNewMemberJoinMs = 300_000
 )
+
+// The broker's side of the group coordinators.
+const (
+	// GroupStopMs: how long a stopping broker waits for the commit of what its coordinators have appended.
+	GroupStopMs = 10_000
+	// GroupLoadReadBytes of the log are read at once while a shard loads.
+	GroupLoadReadBytes = 1 << 20
+)

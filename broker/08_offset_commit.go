@@ -1,0 +1,145 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"kaas/auth"
+	"kaas/codec"
+	"kaas/coord"
+	"kaas/group"
+	"kaas/meta"
+)
+
+// OffsetCommit (key 8), v2 to v10. Kafka: KafkaApis.handleOffsetCommitRequest,
+// GroupMetadataManager, OffsetMetadataManager.commitOffset.
+//
+//   - Group Read for the group, Topic Read for each topic; an unknown topic or
+//     partition is refused by itself (3; from v10, by topic id, 100) and the rest
+//     goes on.
+//   - v2–v4 carry a retention time for the offsets; from v5 the broker's counts.
+//   - v6: leader epochs; v7: group.instance.id; v9: codes of KIP-848 for unknown
+//     groups and stale members; v10: topic ids.
+//   - The reply leaves when the offsets are on stable storage. All offsets of a
+//     request stand in one batch; what does not fit is INVALID_COMMIT_OFFSET_SIZE.
+func (b *Broker) offsetCommitAPI() codec.API {
+	return codec.API{
+		Key: 8, Name: "OffsetCommit", MinVersion: 2, MaxVersion: 10, Class: codec.TwoPhase, Handle: b.offsetCommit,
+		Refuse: func(r *codec.Request, _ int16, throttleMs int32) {
+			request := kmsg.NewPtrOffsetCommitRequest()
+			if decodeGroupRequest(r, request) {
+				response := offsetCommitError(request, refusedCode)
+				response.ThrottleMillis = throttleMs
+				r.Respond(response)
+			}
+		},
+		Note: "fencing by generation, member and instance; topic ids",
+	}
+}
+
+func (b *Broker) offsetCommit(r *codec.Request) {
+	request := kmsg.NewPtrOffsetCommitRequest()
+	if !decodeGroupRequest(r, request) {
+		return
+	}
+	if !b.groupAllowed(r, auth.OperationRead, request.Group) {
+		r.Respond(offsetCommitError(request, kerr.GroupAuthorizationFailed.Code))
+		return
+	}
+	response := offsetCommitError(request, 0)
+	valid, places := b.committable(r, request, response)
+	if len(valid.Topics) == 0 {
+		r.Respond(response)
+		return
+	}
+	b.submit(request.Group,
+		func(m *group.Machine, t *coord.Turn) {
+			m.OffsetCommit(t, valid, func(done *kmsg.OffsetCommitResponse) {
+				next := 0
+				for i := range done.Topics {
+					for j := range done.Topics[i].Partitions {
+						*places[next] = done.Topics[i].Partitions[j].ErrorCode
+						next++
+					}
+				}
+				r.Respond(response)
+			})
+		},
+		func(code int16) {
+			for _, place := range places {
+				*place = code
+			}
+			r.Respond(response)
+		})
+}
+
+// committable picks the partitions that exist and may be committed, with topic
+// name and id both set, and the places in the response for their codes, in order;
+// the other partitions get theirs here.
+func (b *Broker) committable(r *codec.Request, request *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse) (*kmsg.OffsetCommitRequest, []*int16) {
+	valid := *request
+	valid.Topics = nil
+	var places []*int16
+	for i := range request.Topics {
+		asked, answer := &request.Topics[i], &response.Topics[i]
+		topic, code := b.offsetTopic(r, request.Version >= 10, asked.Topic, asked.TopicID, auth.OperationRead)
+		accepted := *asked
+		accepted.Partitions = nil
+		for j := range asked.Partitions {
+			place := &answer.Partitions[j].ErrorCode
+			*place = code
+			if code != 0 {
+				continue
+			}
+			if _, err := topic.partition(asked.Partitions[j].Partition); err != nil {
+				*place = err.Code
+				continue
+			}
+			accepted.Partitions = append(accepted.Partitions, asked.Partitions[j])
+			places = append(places, place)
+		}
+		if len(accepted.Partitions) > 0 {
+			accepted.Topic, accepted.TopicID = topic.name, topic.id
+			valid.Topics = append(valid.Topics, accepted)
+		}
+	}
+	return &valid, places
+}
+
+// offsetTopic resolves a topic of an offsets request, by name or by id, and
+// authorises it. An id whose topic may not be seen is as unknown as any other.
+func (b *Broker) offsetTopic(r *codec.Request, byID bool, name string, id meta.UUID, operation auth.Operation) (*topicState, int16) {
+	if byID {
+		topic := b.topicByID(id)
+		switch {
+		case topic == nil:
+			return nil, kerr.UnknownTopicID.Code
+		case !b.allowed(r, operation, auth.ResourceTopic, topic.name):
+			return nil, kerr.TopicAuthorizationFailed.Code
+		}
+		return topic, 0
+	}
+	if !b.allowed(r, operation, auth.ResourceTopic, name) {
+		return nil, kerr.TopicAuthorizationFailed.Code
+	}
+	topic := b.topic(name)
+	if topic == nil {
+		return nil, kerr.UnknownTopicOrPartition.Code
+	}
+	return topic, 0
+}
+
+// offsetCommitError is a response in the request's shape with one code everywhere.
+func offsetCommitError(request *kmsg.OffsetCommitRequest, code int16) *kmsg.OffsetCommitResponse {
+	response := kmsg.NewPtrOffsetCommitResponse()
+	response.Topics = make([]kmsg.OffsetCommitResponseTopic, len(request.Topics))
+	for i := range request.Topics {
+		asked, answer := &request.Topics[i], &response.Topics[i]
+		answer.Topic, answer.TopicID = asked.Topic, asked.TopicID
+		answer.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, len(asked.Partitions))
+		for j := range asked.Partitions {
+			answer.Partitions[j].Partition, answer.Partitions[j].ErrorCode = asked.Partitions[j].Partition, code
+		}
+	}
+	return response
+}

@@ -1,0 +1,60 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"kaas/auth"
+	"kaas/codec"
+	"kaas/coord"
+	"kaas/group"
+)
+
+// SyncGroup (key 14), v0 to v5. Kafka: GroupMetadataManager.classicGroupSync.
+//
+//   - Group Read. The leader brings the assignment, everybody is answered when it is
+//     on stable storage; in a stable group the member gets the assignment that it has.
+//   - v3: group.instance.id; v5: protocol type and name are checked (KIP-559).
+//   - The assignment is never null: Java decodes it as bytes.
+func (b *Broker) syncGroupAPI() codec.API {
+	return codec.API{
+		Key: 14, Name: "SyncGroup", MinVersion: 0, MaxVersion: 5, Class: codec.TwoPhase, Handle: b.syncGroup,
+		Refuse: func(r *codec.Request, _ int16, throttleMs int32) {
+			response := syncGroupError(syncGroupCode(refusedCode))
+			response.ThrottleMillis = throttleMs
+			r.Respond(response)
+		},
+	}
+}
+
+func (b *Broker) syncGroup(r *codec.Request) {
+	request := kmsg.NewPtrSyncGroupRequest()
+	if !decodeGroupRequest(r, request) {
+		return
+	}
+	if !b.groupAllowed(r, auth.OperationRead, request.Group) {
+		r.Respond(syncGroupError(kerr.GroupAuthorizationFailed.Code))
+		return
+	}
+	b.submit(request.Group,
+		func(m *group.Machine, t *coord.Turn) {
+			m.SyncGroup(t, request, func(response *kmsg.SyncGroupResponse) { r.Respond(response) })
+		},
+		func(code int16) { r.Respond(syncGroupError(syncGroupCode(code))) })
+}
+
+// syncGroupCode: a member that syncs while the coordinator is loading has to join
+// again, since what was not recorded of its rebalance is gone (KafkaApis answers
+// the same).
+func syncGroupCode(code int16) int16 {
+	if code == kerr.CoordinatorLoadInProgress.Code {
+		return kerr.RebalanceInProgress.Code
+	}
+	return code
+}
+
+func syncGroupError(code int16) *kmsg.SyncGroupResponse {
+	response := kmsg.NewPtrSyncGroupResponse()
+	response.ErrorCode, response.MemberAssignment = code, []byte{}
+	return response
+}
