@@ -383,6 +383,13 @@ func (s *FileStore) adopt(object meta.Object) {
 	if metadata.UID == "" {
 		metadata.UID = uuid.NewString()
 	}
+	if topic, ok := object.(*meta.KafkaTopic); ok {
+		// A file that was copied together with its status: the id stays with the
+		// resource that has it, or deleting the copy would look like deleting that.
+		if _, taken := s.ids[topic.Status.TopicID]; taken {
+			topic.Status, metadata.Generation = meta.KafkaTopicStatus{}, 1
+		}
+	}
 	entry := s.journal.entries[keyOf(object)]
 	if entry != nil {
 		metadata.UID = entry.UID

@@ -34,6 +34,7 @@ type FileStore struct {
 	journal *journal                   // writeMu
 	files   map[string]*resourceFile   // writeMu; by path
 	places  map[resourceKey]*placement // writeMu; same keys as objects
+	ids     map[meta.UUID]resourceKey  // writeMu; who holds a topic id in its status
 	holding bool                       // writeMu; the directory is gone, nothing is deleted or written
 	dirs    []string                   // writeMu; directories seen by the last scan
 
@@ -99,6 +100,7 @@ func OpenFileStore(o FileStoreOptions) (*FileStore, error) {
 		options: o, fs: o.FS, logger: o.Logger,
 		files:   make(map[string]*resourceFile),
 		places:  make(map[resourceKey]*placement),
+		ids:     make(map[meta.UUID]resourceKey),
 		objects: make(map[resourceKey]meta.Object),
 	}
 	// Revisions begin where no earlier process can have been, so that a
@@ -549,6 +551,9 @@ func (s *FileStore) publish(event meta.EventType, object meta.Object) meta.Objec
 	s.objects[key] = object
 	s.record(meta.Event{Type: event, Object: object, Revision: formatRevision(s.revision)})
 	s.mu.Unlock()
+	if topic, ok := object.(*meta.KafkaTopic); ok && !topic.Status.TopicID.IsZero() {
+		s.ids[topic.Status.TopicID] = key
+	}
 	s.remember(object)
 	return object
 }
@@ -562,6 +567,9 @@ func (s *FileStore) unpublish(key resourceKey) {
 	s.revision++
 	s.record(meta.Event{Type: meta.Deleted, Object: object, Revision: formatRevision(s.revision)})
 	s.mu.Unlock()
+	if topic, ok := object.(*meta.KafkaTopic); ok && s.ids[topic.Status.TopicID] == key {
+		delete(s.ids, topic.Status.TopicID)
+	}
 	if err := s.journal.drop(key); err != nil {
 		s.logger.Warn("the resource journal can't be written", "resource", key.String(), "error", err)
 	}
