@@ -44,7 +44,7 @@ var layers = []layer{
 
 	// Siblings: none imports another.
 	{dir: "broker", may: []string{"group", "coord", "auth", "meta", "meta/config", "logstore", "codec", "codec/batch", "netio", "internal/bufpool"},
-		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the data plane"},
+		modules: []string{"github.com/google/uuid", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the data plane"},
 	{dir: "admin", may: []string{"auth", "meta", "meta/config", "codec", "logstore"},
 		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the control plane"},
 	{dir: "kube", may: []string{"meta", "meta/config", "internal/vfs"},

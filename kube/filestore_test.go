@@ -129,7 +129,7 @@ func TestHandWrittenFileKeepsItsText(t *testing.T) {
 		t.Fatal(err)
 	}
 	text = read(t, path)
-	for _, want := range []string{"# the orders of the shop\n", "name: orders   # plain\n", "# three are enough", "partitions: 5", "segment.ms: 700000", "# the end", "topicId: " + stored.(*meta.KafkaTopic).Status.TopicID.String()} {
+	for _, want := range []string{"# the orders of the shop\n", "name: orders   # plain\n", "# three are enough", "partitions: 5", "segment.ms: 700000", "# the end", stored.(*meta.KafkaTopic).Status.TopicID.String()} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)
 		}

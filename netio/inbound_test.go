@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -162,7 +163,7 @@ func TestPauseAndResumeUnderFlood(t *testing.T) {
 				answer[i].Done()
 			}
 			if len(answer) == 0 {
-				time.Sleep(50 * time.Microsecond)
+				runtime.Gosched()
 			}
 		}
 	}()
