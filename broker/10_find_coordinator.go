@@ -141,7 +141,7 @@ func (b *Broker) coordinatorNode(session *codec.Session, topicName, key string) 
 	if topic == nil || len(topic.Partitions) == 0 {
 		return 0, meta.Endpoint{}, false
 	}
-	leader := topic.Partitions[coordinatorPartition(key, len(topic.Partitions))].Leader
+	leader := topic.Partitions[coord.PartitionFor(key, int32(len(topic.Partitions)))].Leader
 	for i := range image.Brokers {
 		if image.Brokers[i].ID == leader {
 			endpoint, ok = b.endpoint(session, image, &image.Brokers[i])
@@ -149,9 +149,4 @@ func (b *Broker) coordinatorNode(session *codec.Session, topicName, key string) 
 		}
 	}
 	return 0, meta.Endpoint{}, false
-}
-
-// coordinatorPartition is the partition of the internal topic that a key hashes to.
-func coordinatorPartition(key string, partitions int) int {
-	return int(coord.PartitionFor(key, int32(partitions)))
 }

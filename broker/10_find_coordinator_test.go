@@ -11,16 +11,6 @@ import (
 	"kaas/meta"
 )
 
-// TestCoordinatorPartition: the numbers are Java's (Utils.toPositive(s.hashCode()) % n).
-func TestCoordinatorPartition(t *testing.T) {
-	t.Parallel()
-	for key, hash := range map[string]int{"": 0, "a": 97, "hello": 99162322, "polygenelubricants": 0 /* hashCode is Integer.MIN_VALUE */, "é": 233, "😀": 1772899} {
-		if got := coordinatorPartition(key, 1<<31-1); got != hash {
-			t.Errorf("%q: %d, want %d", key, got, hash)
-		}
-	}
-}
-
 func findCoordinator(version int16, keyType int8, keys ...string) *kmsg.FindCoordinatorRequest {
 	request := kmsg.NewPtrFindCoordinatorRequest()
 	request.Version, request.CoordinatorType = version, keyType

@@ -29,11 +29,11 @@ type Options struct {
 	Images *meta.Images
 	Config *config.Broker
 	Logger *slog.Logger
-	// Resources is watched for topics. Nil is dev mode: topics live in this
-	// broker's memory only, see Broker.TopicCreator.
+	// Resources is watched for topics. Without, or with Config.Dev, topics live in
+	// this broker's memory only: it is its own TopicCreator, see also DropTopic.
 	Resources meta.ResourceStore
-	// TopicCreator makes topics for auto-creation and the internal topics. Nil in
-	// dev mode: the broker is its own.
+	// TopicCreator makes topics for auto-creation and the internal topics. Not used
+	// in dev mode.
 	TopicCreator meta.TopicCreator
 	// Authorizer nil allows everything.
 	Authorizer auth.Authorizer
@@ -112,9 +112,11 @@ func New(o Options) (*Broker, error) {
 	}
 	b.view.Store(emptyView)
 	b.observer.init(b)
-	b.dispatch.init(b)
+	if o.Config.Dev || o.Resources == nil {
+		b.Resources, b.TopicCreator = nil, &b.observer
+	}
 	if b.TopicCreator == nil {
-		b.TopicCreator = &b.observer
+		return nil, errors.New("broker: TopicCreator must be given with Resources")
 	}
 	if err := b.data.start(b); err != nil {
 		return nil, fmt.Errorf("broker: produce and fetch: %w", err)

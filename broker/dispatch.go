@@ -3,6 +3,8 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,9 +39,32 @@ type dispatcher struct {
 	// the one request that is being refused on each event loop.
 	reservedBytes atomic.Int64
 	inFlight      atomic.Int64
+
+	failures failureLog
 }
 
-func (d *dispatcher) init(*Broker) {}
+// failureLog says why connections were closed for what they sent, at most one
+// line a second: a peer that is broken comes back at once, for ever.
+type failureLog struct {
+	mu      sync.Mutex
+	last    time.Time // mu
+	omitted int       // mu
+}
+
+func (l *failureLog) write(logger *slog.Logger, session *codec.Session, cause error) {
+	l.mu.Lock()
+	now := time.Now()
+	if now.Sub(l.last) < time.Second {
+		l.omitted++
+		l.mu.Unlock()
+		return
+	}
+	omitted := l.omitted
+	l.last, l.omitted = now, 0
+	l.mu.Unlock()
+	logger.Warn("connection closed because a request failed", "remote", session.RemoteHost, "listener", session.Listener,
+		"software", session.ClientSoftwareName, "error", cause, "omittedLines", omitted)
+}
 
 // OnOpen is called on the connection's event loop.
 func (b *Broker) OnOpen(c *netio.Conn) {
@@ -54,11 +79,18 @@ func (b *Broker) OnOpen(c *netio.Conn) {
 }
 
 // OnClose is called on the connection's event loop, once. Requests under way go
-// on; their replies are dropped by netio.
-// Parked fetches end here: nobody waits for them any more.
-func (b *Broker) OnClose(c *netio.Conn, _ error) {
-	if state, opened := c.Context.(*connection); opened {
-		state.fetches.close()
+// on; their replies are dropped by netio. Parked fetches end here: nobody waits
+// for them any more. What OnFrame refused netio has logged; what a handler failed
+// is logged here.
+func (b *Broker) OnClose(c *netio.Conn, err error) {
+	state, opened := c.Context.(*connection)
+	if !opened {
+		return
+	}
+	state.fetches.close()
+	var failed *codec.FailedError
+	if errors.As(err, &failed) {
+		b.dispatch.failures.write(b.Logger, &state.Session, failed.Cause)
 	}
 }
 

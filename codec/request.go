@@ -183,9 +183,18 @@ func (r *Request) Finish() {
 	frame.Release()
 }
 
+// FailedError is the reason that a connection closes with when one of its
+// requests failed, as opposed to the peer's going away.
+type FailedError struct{ Cause error }
+
+func (e *FailedError) Error() string { return e.Cause.Error() }
+
+// Unwrap returns the cause.
+func (e *FailedError) Unwrap() error { return e.Cause }
+
 // Fail ends a request that cannot be answered: the connection is closed, after
 // the replies before this one, with err in one log line.
 func (r *Request) Fail(err error) {
-	r.Sink.CloseConn(err)
+	r.Sink.CloseConn(&FailedError{err})
 	r.Finish()
 }

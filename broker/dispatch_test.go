@@ -1,0 +1,319 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"kaas/codec"
+	"kaas/internal/bufpool"
+	"kaas/internal/limits"
+	"kaas/meta"
+	"kaas/netio"
+)
+
+// serve puts a broker on a free port.
+func serve(t testing.TB, b *Broker, logger *slog.Logger) string {
+	t.Helper()
+	server, err := netio.Start(netio.Config{
+		Listeners: []netio.Listener{{Name: "PLAINTEXT", Network: "tcp", Address: "127.0.0.1:0"}},
+		Handler:   b, Logger: logger, NumNetworkThreads: 2,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := server.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return server.Addrs()["PLAINTEXT"].String()
+}
+
+// rawConn is a client that speaks frames.
+type rawConn struct {
+	net.Conn
+	t testing.TB
+}
+
+func dialRaw(t testing.TB, address string) *rawConn {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return &rawConn{c, t}
+}
+
+func (c *rawConn) send(request kmsg.Request, correlationID int32) {
+	c.t.Helper()
+	c.write(kmsg.NewRequestFormatter(kmsg.FormatterClientID("test")).AppendRequest(nil, request, correlationID))
+}
+
+func (c *rawConn) write(b []byte) {
+	c.t.Helper()
+	if _, err := c.Write(b); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// receive reads the next reply, which must be that of request.
+func (c *rawConn) receive(request kmsg.Request, correlationID int32) kmsg.Response {
+	c.t.Helper()
+	frame, err := c.frame()
+	if err != nil {
+		c.t.Fatalf("%s v%d: %v", kmsg.NameForKey(request.Key()), request.GetVersion(), err)
+	}
+	return parseReply[kmsg.Response](c.t, request, frame, correlationID)
+}
+
+func (c *rawConn) frame() ([]byte, error) {
+	var length [4]byte
+	if _, err := io.ReadFull(c, length[:]); err != nil {
+		return nil, err
+	}
+	frame := make([]byte, binary.BigEndian.Uint32(length[:]))
+	_, err := io.ReadFull(c, frame)
+	return frame, err
+}
+
+func apiVersions(version int16) *kmsg.ApiVersionsRequest {
+	request := kmsg.NewPtrApiVersionsRequest()
+	request.Version, request.ClientSoftwareName, request.ClientSoftwareVersion = version, "test", "1"
+	return request
+}
+
+// logLines is a logger's output.
+type logLines struct {
+	mu    sync.Mutex
+	lines bytes.Buffer // mu
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.Write(p)
+}
+
+func (l *logLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.String()
+}
+
+// TestMalformedClosesOnlyItsConnection: whatever a peer sends that is no request
+// ends its connection with one log line, after the replies before it, and touches
+// nobody else.
+func TestMalformedClosesOnlyItsConnection(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ frame, log string }{
+		"http":                     {"GET / HTTP/1.1\r\nHost: kafka\r\n\r\n", ""},
+		"negative length":          {"\xff\xff\xff\xff", ""},
+		"unknown key":              {"\x00\x00\x00\x0c\x30\x39\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00", "API key 12345"},
+		"version that is too new":  {"\x00\x00\x00\x0c\x00\x03\x03\xe7\x00\x00\x00\x01\x00\x00\x00\x00", "Metadata version 999"},
+		"negative version":         {"\x00\x00\x00\x0c\x00\x03\xff\xff\x00\x00\x00\x01\x00\x00\x00\x00", "malformed"},
+		"header cut off":           {"\x00\x00\x00\x02\x00\x03", "too few"},
+		"client id beyond the end": {"\x00\x00\x00\x0c\x00\x03\x00\x01\x00\x00\x00\x01\x7f\xff\x00\x00", "client id"},
+		"array of 2^31-1 topics":   {"\x00\x00\x00\x0e\x00\x03\x00\x01\x00\x00\x00\x01\x00\x00\x7f\xff\xff\xff", "Metadata v1"},
+		"body cut off":             {"\x00\x00\x00\x0a\x00\x0a\x00\x00\x00\x00\x00\x01\x00\x00", "FindCoordinator v0"},
+		"empty frame":              {"\x00\x00\x00\x00", "too few"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := &logLines{}
+			b := newImageBroker(t, topicOf("t", 1, 1))
+			b.Logger = slog.New(slog.NewTextHandler(log, nil))
+			address := serve(t, b, b.Logger)
+			bystander, c1 := dialRaw(t, address), dialRaw(t, address)
+			c1.send(apiVersions(3), 1)
+			c1.receive(apiVersions(3), 1)
+			c1.write([]byte(c.frame))
+			if _, err := c1.frame(); !errors.Is(err, io.EOF) && !isReset(err) {
+				t.Fatalf("the connection is not closed: %v", err)
+			}
+			bystander.send(metadataRequest(9, "t"), 7)
+			if got := metadataSummary(bystander.receive(metadataRequest(9), 7).(*kmsg.MetadataResponse)); !slices.Equal(got, []string{"t 0 1"}) {
+				t.Errorf("bystander: %q", got)
+			}
+			await(t, "the log line", func() bool { return strings.Count(log.String(), "\n") >= 1 })
+			if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, c.log) {
+				t.Errorf("log: %s", got)
+			}
+			await(t, "all reservations to be given back", func() bool { return b.dispatch.reservedBytes.Load() == 0 && b.dispatch.inFlight.Load() == 0 })
+		})
+	}
+}
+
+func isReset(err error) bool {
+	var operation *net.OpError
+	return errors.As(err, &operation) && strings.Contains(err.Error(), "reset")
+}
+
+// await polls for a condition that another goroutine brings about.
+func await(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// blockingCreator makes a topic when it is told to.
+type blockingCreator struct {
+	begun   chan string
+	proceed chan struct{}
+}
+
+func (c *blockingCreator) EnsureTopic(ctx context.Context, name string, _ int32, _ map[string]string) error {
+	c.begun <- name
+	select {
+	case <-c.proceed:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// TestRepliesKeepTheirOrder: a cheap request behind one that waits is handled at
+// once and answered in turn.
+func TestRepliesKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	b := newImageBroker(t)
+	creator := &blockingCreator{begun: make(chan string), proceed: make(chan struct{})}
+	b.TopicCreator = creator
+	c := dialRaw(t, serve(t, b, nil))
+	slow := metadataRequest(9, "new")
+	slow.AllowAutoTopicCreation = true
+	c.send(slow, 1)
+	c.send(apiVersions(0), 2)
+	c.send(metadataRequest(1), 3)
+	if name := <-creator.begun; name != "new" {
+		t.Errorf("creates %q", name)
+	}
+	await(t, "the requests behind to be done", func() bool { return b.dispatch.inFlight.Load() == 1 })
+	close(creator.proceed)
+	c.receive(slow, 1)
+	c.receive(apiVersions(0), 2)
+	c.receive(metadataRequest(1), 3)
+}
+
+// TestSessionKnowsItsAddresses: without advertised.listeners a client is told the
+// address that it connected to.
+func TestSessionKnowsItsAddresses(t *testing.T) {
+	t.Parallel()
+	address := serve(t, newImageBroker(t), nil)
+	c := dialRaw(t, address)
+	c.send(metadataRequest(4), 1)
+	brokers := c.receive(metadataRequest(4), 1).(*kmsg.MetadataResponse).Brokers
+	if len(brokers) != 1 || brokers[0].Host != "127.0.0.1" || net.JoinHostPort(brokers[0].Host, portText(brokers[0].Port)) != address {
+		t.Errorf("%+v, want %s", brokers, address)
+	}
+}
+
+func portText(port int32) string { return (&net.TCPAddr{Port: int(port)}).String()[1:] }
+
+// TestEveryVersionOverTheNetwork sends the plainest request of each key in each
+// version that is advertised, which includes those that colleagues of this file
+// register, as far as they answer without a store.
+func TestEveryVersionOverTheNetwork(t *testing.T) {
+	t.Parallel()
+	b := newImageBroker(t, topicOf("t", 1, 1), topicOf(meta.ConsumerOffsetsTopic, 2, 1))
+	c := dialRaw(t, serve(t, b, nil))
+	id := int32(0)
+	for _, key := range []int16{3, 10, 18, 60, 75} {
+		api := b.registry.Load().Lookup(key)
+		for version := api.MinHandled(); version <= api.MaxVersion; version++ {
+			request := kmsg.RequestForKey(key)
+			if m, ok := request.(*kmsg.ApiVersionsRequest); ok {
+				m.Default()
+				m.ClientSoftwareName, m.ClientSoftwareVersion = "test", "1"
+			}
+			request.SetVersion(version)
+			id++
+			c.send(request, id)
+			c.receive(request, id)
+		}
+	}
+}
+
+// TestPoolIsFull: with Refuse the client hears a retriable error and how long to
+// wait; without it the connection is closed.
+func TestPoolIsFull(t *testing.T) {
+	t.Parallel()
+	b := newImageBroker(t)
+	b.Pool = fullPool{}
+	address := serve(t, b, nil)
+	c := dialRaw(t, address)
+	request := kmsg.NewPtrInitProducerIDRequest()
+	request.Version = 4
+	c.send(request, 1)
+	response := c.receive(request, 1).(*kmsg.InitProducerIDResponse)
+	if response.ErrorCode != kerr.CoordinatorLoadInProgress.Code || response.ThrottleMillis != limits.RefusedThrottleMs {
+		t.Errorf("%+v", response)
+	}
+
+	sink := newReplySink()
+	api := &codec.API{Key: 3, Name: "Metadata"}
+	b.refuse(codec.NewRequest(api, codec.Header{Key: 3}, nil, bufpool.Get(1), testSession(), sink, time.Time{}, nil), "worker pool")
+	if sink.closed == nil || !strings.Contains(sink.closed.Error(), "worker pool") {
+		t.Errorf("closed with %v", sink.closed)
+	}
+}
+
+// TestMemoryOfRequestsIsBounded: what would go above the bound is refused before
+// it is decoded, and gives back what it reserved.
+func TestMemoryOfRequestsIsBounded(t *testing.T) {
+	t.Parallel()
+	b := newImageBroker(t, topicOf("t", 1, 1))
+	c := dialRaw(t, serve(t, b, nil))
+	b.dispatch.reservedBytes.Store(limits.RequestMemoryBytes - 10)
+	c.send(metadataRequest(9, "t"), 1)
+	if _, err := c.frame(); !errors.Is(err, io.EOF) {
+		t.Fatalf("not refused: %v", err)
+	}
+	await(t, "the reservation to be given back", func() bool { return b.dispatch.reservedBytes.Load() == limits.RequestMemoryBytes-10 })
+	b.dispatch.reservedBytes.Store(0)
+	c = dialRaw(t, c.RemoteAddr().String())
+	c.send(metadataRequest(9, "t"), 1)
+	c.receive(metadataRequest(9), 1)
+}
+
+// TestUnstableAPIs are served and advertised only when they are switched on.
+func TestUnstableAPIs(t *testing.T) {
+	t.Parallel()
+	for _, enabled := range []bool{false, true} {
+		b := newImageBroker(t)
+		b.registry.Store(nil)
+		b.Config.UnstableAPIVersionsEnable = enabled
+		registry, err := codec.NewRegistry(b.apiVersionsAPI(), codec.API{Key: 47, Name: "OffsetDelete", Handle: func(*codec.Request) {}, Unstable: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.SetRegistry(registry)
+		if got := b.registry.Load().Lookup(47) != nil; got != enabled {
+			t.Errorf("enabled %v: served %v", enabled, got)
+		}
+		response := call[*kmsg.ApiVersionsResponse](t, b, testSession(), apiVersions(0))
+		if got := len(response.ApiKeys) == 2; got != enabled {
+			t.Errorf("enabled %v: %+v", enabled, response.ApiKeys)
+		}
+	}
+}
