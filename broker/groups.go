@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -9,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -46,7 +46,7 @@ func (g *groupPart) start(b *Broker) error {
 		OffsetMetadataMaxChars:   c.OffsetMetadataMaxBytes,
 		OffsetsRetentionMs:       int64(c.OffsetsRetentionMinutes) * 60_000,
 		RetentionCheckIntervalMs: c.OffsetsRetentionCheckIntervalMs,
-		NewMemberSuffix:          uuid.NewString, Logger: b.Logger.With("room", "group"),
+		NewMemberSuffix:          newMemberSuffix, Logger: b.Logger.With("room", "group"),
 	}
 	g.runtime = coord.NewRuntime(coord.Options[*group.Machine]{
 		NewMachine: func(int32) *group.Machine { return group.NewMachine(machine) },
@@ -71,6 +71,15 @@ func (g *groupPart) start(b *Broker) error {
 		g.post(b, func(m *group.Machine, t *coord.Turn) { m.TopicsReplaced(t, b.topicIDOf) })
 	})
 	return nil
+}
+
+// newMemberSuffix is a random UUID (version 4) in its usual form, as Java's
+// UUID.randomUUID: tools cut member ids at its length.
+func newMemberSuffix() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[0:4], id[4:6], id[6:8], id[8:10], id[10:16])
 }
 
 // post tells every shard.

@@ -1,0 +1,198 @@
+package coordtest
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"kaas/codec/batch"
+)
+
+// ErrClosed is what a crashed log answers.
+var ErrClosed = errors.New("coordtest: the log has crashed")
+
+// Log implements coord.Log in memory.
+type Log struct {
+	// MaxBytes of a batch. Set before use.
+	MaxBytes int
+
+	mu        sync.Mutex
+	batches   []batch.View // mu
+	endOffset int64        // mu
+	committed int64        // mu
+	held      bool         // mu
+	failure   error        // mu; answer of appends and commits from now on
+	waiters   []waiter     // mu; by rising offset
+	appends   int          // mu
+	bytes     int          // mu
+}
+
+type waiter struct {
+	offset int64
+	done   func(error)
+}
+
+// NewLog returns an empty log that commits at once.
+func NewLog() *Log { return &Log{MaxBytes: 1 << 20} }
+
+// MaxBatchBytes implements coord.Log.
+func (l *Log) MaxBatchBytes() int { return l.MaxBytes }
+
+// Append implements coord.Log.
+func (l *Log) Append(batches []byte) (int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failure != nil {
+		return 0, l.failure
+	}
+	l.appends++
+	l.bytes += len(batches)
+	rest := append([]byte(nil), batches...)
+	for len(rest) > 0 {
+		view, next, err := batch.Next(rest)
+		if err != nil {
+			return 0, err
+		}
+		if err := view.Validate(); err != nil {
+			return 0, err
+		}
+		if len(view) > l.MaxBytes {
+			return 0, errors.New("coordtest: batch too large")
+		}
+		view.SetBaseOffset(l.endOffset)
+		l.batches = append(l.batches, view)
+		l.endOffset = view.LastOffset() + 1
+		rest = next
+	}
+	if !l.held {
+		l.committed = l.endOffset
+	}
+	return l.endOffset, nil
+}
+
+// WhenCommitted implements coord.Log.
+func (l *Log) WhenCommitted(endOffset int64, done func(error)) {
+	l.mu.Lock()
+	failure, committed := l.failure, endOffset <= l.committed
+	if failure == nil && !committed {
+		l.waiters = append(l.waiters, waiter{endOffset, done})
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	if committed {
+		failure = nil
+	}
+	done(failure)
+}
+
+// Replay implements coord.Log.
+func (l *Log) Replay(_ context.Context, visit func(batch.View) error) (int64, error) {
+	l.mu.Lock()
+	batches, end, failure := l.batches, l.endOffset, l.failure
+	l.mu.Unlock()
+	if failure != nil {
+		return 0, failure
+	}
+	for _, view := range batches {
+		if err := visit(view); err != nil {
+			return 0, err
+		}
+	}
+	return end, nil
+}
+
+// Hold stops commits until Commit; appends go on.
+func (l *Log) Hold() {
+	l.mu.Lock()
+	l.held = true
+	l.mu.Unlock()
+}
+
+// Commit commits everything and ends a Hold.
+func (l *Log) Commit() {
+	l.mu.Lock()
+	l.held, l.committed = false, l.endOffset
+	waiters := l.waiters
+	l.waiters = nil
+	l.mu.Unlock()
+	for _, w := range waiters {
+		w.done(nil)
+	}
+}
+
+// Fail makes the log fail; nil repairs it.
+func (l *Log) Fail(err error) {
+	l.mu.Lock()
+	l.failure = err
+	var waiters []waiter
+	if err != nil {
+		waiters, l.waiters = l.waiters, nil
+	}
+	l.mu.Unlock()
+	for _, w := range waiters {
+		w.done(err)
+	}
+}
+
+// Crash returns the log as it is found after a crash: everything committed and the
+// first keep of the batches that were not. The old log answers ErrClosed.
+func (l *Log) Crash(keep int) *Log {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	after := &Log{MaxBytes: l.MaxBytes}
+	for _, view := range l.batches {
+		if view.BaseOffset() >= l.committed {
+			if keep == 0 {
+				break
+			}
+			keep--
+		}
+		after.batches = append(after.batches, view)
+		after.endOffset = view.LastOffset() + 1
+	}
+	after.committed = after.endOffset
+	l.failure, l.waiters = ErrClosed, nil
+	return after
+}
+
+// Uncommitted is how many batches a crash may lose.
+func (l *Log) Uncommitted() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, view := range l.batches {
+		if view.BaseOffset() >= l.committed {
+			n++
+		}
+	}
+	return n
+}
+
+// Appends is how many appends there were, and their bytes.
+func (l *Log) Appends() (count, bytes int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.appends, l.bytes
+}
+
+// Records calls visit for every record from an offset on.
+func (l *Log) Records(from int64, visit func(offset int64, key, value []byte)) error {
+	_, err := l.Replay(context.Background(), func(view batch.View) error {
+		if view.LastOffset() < from {
+			return nil
+		}
+		iterator, err := view.Records(1 << 30)
+		if err != nil {
+			return err
+		}
+		defer iterator.Close()
+		for iterator.Next() {
+			if r := iterator.Record(); r.Offset >= from {
+				visit(r.Offset, r.Key, r.Value)
+			}
+		}
+		return iterator.Err()
+	})
+	return err
+}
