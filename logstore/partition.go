@@ -1,89 +1,176 @@
 package logstore
 
-import "context"
+import (
+	"fmt"
+	"sort"
+	"sync"
+	"sync/atomic"
+)
 
 // Partition is one log. Its methods are safe for concurrent use.
 type Partition struct {
 	// Context belongs to the broker: set once right after Ensure or Open, before the partition is published.
 	Context any
+
+	store   *Store
+	topic   string
+	id      int32
+	topicID [16]byte // immutable after Ensure adopted the directory
+	logDir  *logDir
+	path    string // the partition's directory
+
+	config        atomic.Pointer[Config]
+	segments      atomic.Pointer[segmentList] // immutable lists; writer: mu
+	leaderEpoch   atomic.Int32                // writer: mu
+	logStart      atomic.Int64                // writer: mu
+	end           mark                        // log end; writer: mu
+	high          mark                        // high watermark; writer: mu
+	stable        mark                        // last stable offset; writer: mu
+	durable       atomic.Int64                // every offset below is on stable storage; writer: mu
+	recoveryPoint atomic.Int64                // recovery may trust everything below; writers: janitor, recovery, Close
+	failure       atomic.Pointer[error]       // set once under mu: the partition is offline, or closed
+	totalBytes    atomic.Int64                // of all segments; writer: mu
+
+	commitState commitState // owner: committer.mu
+	commitNext  *Partition  // owner: committer.mu
+	syncing     []*segment  // owner: the running commit
+
+	mu           sync.Mutex
+	producers    *producerStates // owner: mu
+	epochs       epochCache      // owner: mu
+	waiters      *Waiter         // by offset; owner: mu
+	lastWaiter   *Waiter         // owner: mu
+	unflushed    int64           // records since the last commit began; owner: mu
+	dirUnsynced  bool            // a segment was created since the directory was synced; owner: mu
+	pending      []pendingSeal   // sealed segments whose files are not written; owner: mu
+	checkpointed int64           // recovery point of the newest checkpoint file; owner: mu
+	rollJitterMs int64           // owner: mu
+	markers      []marker        // scratch of Append; owner: mu
+	flushDueMs   int64           // flush.ms deadline, 0: none; owner: mu
+	cleanedTo    int64           // first offset that compaction has not seen; owner: mu
 }
 
-func (p *Partition) Topic() string           { panic("logstore: not yet") }
-func (p *Partition) ID() int32               { panic("logstore: not yet") }
-func (p *Partition) TopicID() [16]byte       { panic("logstore: not yet") }
-func (p *Partition) SetConfig(c Config)      { panic("logstore: not yet") }
-func (p *Partition) LeaderEpoch() int32      { panic("logstore: not yet") }
-func (p *Partition) LogStartOffset() int64   { panic("logstore: not yet") }
-func (p *Partition) HighWatermark() int64    { panic("logstore: not yet") }
-func (p *Partition) LastStableOffset() int64 { panic("logstore: not yet") }
-func (p *Partition) LogEndOffset() int64     { panic("logstore: not yet") }
+// pendingSeal is a sealed segment whose index files have to be written, and the producer snapshot at its end.
+type pendingSeal struct {
+	segment        *segment
+	snapshot       []byte // nil: none to write
+	snapshotOffset int64
+}
 
-// SizeBytes is the sum of the sizes of all segments.
-func (p *Partition) SizeBytes() int64 { panic("logstore: not yet") }
+// segmentList is immutable; a change publishes a new list. The last segment is the active one.
+type segmentList struct{ all []*segment }
+
+// find returns the index of the segment whose base offset is the largest <= offset, or -1.
+func (l *segmentList) find(offset int64) int {
+	return sort.Search(len(l.all), func(i int) bool { return l.all[i].baseOffset > offset }) - 1
+}
+
+func (l *segmentList) active() *segment { return l.all[len(l.all)-1] }
+
+// mark is an offset together with where it stands in the files, readable without a lock.
+//
+// Proof: there is one writer at a time (Partition.mu). It makes seq odd, stores the fields and makes seq even again; all
+// accesses are sequentially consistent atomics. A reader that sees the same even seq before and after its loads has seen
+// no store in between, so the three values belong together. offset alone may be loaded directly.
+type mark struct {
+	seq    atomic.Uint32
+	offset atomic.Int64
+	base   atomic.Int64
+	at     atomic.Int64
+}
+
+func (m *mark) store(p position) {
+	m.seq.Add(1)
+	m.offset.Store(p.offset)
+	m.base.Store(p.base)
+	m.at.Store(p.at)
+	m.seq.Add(1)
+}
+
+func (m *mark) load() position {
+	for {
+		seq := m.seq.Load()
+		if seq&1 != 0 {
+			continue
+		}
+		p := position{m.offset.Load(), m.base.Load(), m.at.Load()}
+		if m.seq.Load() == seq {
+			return p
+		}
+	}
+}
+
+// Topic is the topic's name.
+func (p *Partition) Topic() string { return p.topic }
+
+// ID is the partition's number.
+func (p *Partition) ID() int32 { return p.id }
+
+// TopicID is the id in partition.metadata.
+func (p *Partition) TopicID() [16]byte { return p.topicID }
 
 // Dir is the log directory (an element of Options.Dirs) that holds the partition.
-func (p *Partition) Dir() string { panic("logstore: not yet") }
+func (p *Partition) Dir() string { return p.logDir.path }
 
-// Append validates records (one or more whole batches), assigns offsets and writes them. records are borrowed and
-// patched in place.
-func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error) {
-	panic("logstore: not yet")
+// SetConfig changes the configuration; the next append obeys it.
+func (p *Partition) SetConfig(c Config) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.config.Store(&c)
+	p.rollJitterMs = jitter(c.SegmentJitterMs)
 }
 
-// WhenCommitted calls w.Done once, when every offset below w.Offset is committed by the flush policy or the partition
-// failed; possibly before it returns.
-func (p *Partition) WhenCommitted(w *Waiter) { panic("logstore: not yet") }
+// Config is the configuration in force.
+func (p *Partition) Config() Config { return *p.config.Load() }
 
-// Read returns whole batches from the one that contains offset (or the next one that is left).
-func (p *Partition) Read(offset int64, maxBytes int, minOneBatch bool, iso Isolation) (Slice, error) {
-	panic("logstore: not yet")
+// LogStartOffset is the first offset that may be read.
+func (p *Partition) LogStartOffset() int64 { return p.logStart.Load() }
+
+// HighWatermark is the end of what the flush policy holds for.
+func (p *Partition) HighWatermark() int64 { return p.high.offset.Load() }
+
+// LastStableOffset is the first offset of the oldest open transaction, or the high watermark.
+func (p *Partition) LastStableOffset() int64 { return p.stable.offset.Load() }
+
+// LogEndOffset is the offset that the next record gets.
+func (p *Partition) LogEndOffset() int64 { return p.end.offset.Load() }
+
+// DurableOffset is the end of what is on stable storage.
+func (p *Partition) DurableOffset() int64 { return p.durable.Load() }
+
+// SizeBytes is the sum of the sizes of all segments.
+func (p *Partition) SizeBytes() int64 { return p.totalBytes.Load() }
+
+// Err says why the partition is offline: nil while it serves.
+func (p *Partition) Err() error {
+	if f := p.failure.Load(); f != nil {
+		return *f
+	}
+	return nil
 }
 
-// ReadNoWait is Read for event loops: ErrWouldBlock instead of waiting for a disk.
-func (p *Partition) ReadNoWait(offset int64, maxBytes int, minOneBatch bool, iso Isolation) (Slice, error) {
-	panic("logstore: not yet")
+// wrap adds topic and partition to a sentinel.
+func (p *Partition) wrap(err error) error { return fmt.Errorf("%s-%d: %w", p.topic, p.id, err) }
+
+// fail takes the partition offline. It never comes back in this process by itself: what the disk has is known only after
+// a recovery.
+func (p *Partition) fail(cause error) {
+	err := p.wrap(fmt.Errorf("%w: %w (the partition is offline until it is opened again; look at the volume of %s)", ErrStorage, cause, p.logDir.path))
+	p.mu.Lock()
+	if !p.failure.CompareAndSwap(nil, &err) {
+		p.mu.Unlock()
+		return
+	}
+	waiters := p.takeWaiters(1<<63 - 1)
+	p.mu.Unlock()
+	p.store.logger.Error("partition offline", "topic", p.topic, "partition", p.id, "error", cause)
+	complete(waiters, err)
+	if l := p.store.options.Listener; l != nil {
+		l.Failed(p, err)
+	}
 }
 
-// AbortedTransactions appends the aborted transactions that overlap [from, to) to into.
-func (p *Partition) AbortedTransactions(from, to int64, into []AbortedTxn) []AbortedTxn {
-	panic("logstore: not yet")
+// setSegments publishes a list. Caller: mu.
+func (p *Partition) setSegments(all []*segment) {
+	p.segments.Store(&segmentList{all})
 }
-
-// OffsetForTimestamp finds the first record whose timestamp is at or after timestampMs.
-func (p *Partition) OffsetForTimestamp(ctx context.Context, timestampMs int64, iso Isolation) (TimestampOffset, bool, error) {
-	panic("logstore: not yet")
-}
-
-// MaxTimestamp finds the first record that carries the largest timestamp (KIP-734).
-func (p *Partition) MaxTimestamp(ctx context.Context, iso Isolation) (TimestampOffset, bool, error) {
-	panic("logstore: not yet")
-}
-
-// EndOffsetForEpoch answers OffsetForLeaderEpoch: the largest epoch <= epoch and the end of it, or -1, -1.
-func (p *Partition) EndOffsetForEpoch(epoch int32) (epochFound int32, endOffset int64) {
-	panic("logstore: not yet")
-}
-
-// DeleteRecords moves the log start offset to before (-1: the high watermark), durably.
-func (p *Partition) DeleteRecords(before int64) (lowWatermark int64, err error) {
-	panic("logstore: not yet")
-}
-
-// Slice is a range of a segment file that holds whole batches. It pins the segment until Release.
-type Slice struct {
-	FD     int
-	Offset int64
-	Len    int
-	Mem    []byte // mmap view of the same bytes, or nil
-
-	segment any
-}
-
-// Release unpins the segment. It is idempotent for one owner of the value; do not copy a Slice and release both.
-func (s *Slice) Release() { panic("logstore: not yet") }
-
-// Resident says whether the bytes are in memory, without touching them.
-func (s *Slice) Resident() bool { panic("logstore: not yet") }
-
-// Populate brings the bytes into memory; it blocks, so never call it on an event loop.
-func (s *Slice) Populate() { panic("logstore: not yet") }

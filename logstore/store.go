@@ -1,32 +1,481 @@
 package logstore
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
 
-// Store is a set of partitions in one or more log directories.
-type Store struct{}
+	"kaas/internal/limits"
+	"kaas/internal/vfs"
+)
 
-// Open takes the directories' locks, reads meta.properties and recovers every partition.
-func Open(ctx context.Context, o Options) (*Store, error) { panic("logstore: not yet") }
-
-func (s *Store) ClusterID() string                            { panic("logstore: not yet") }
-func (s *Store) All() []*Partition                            { panic("logstore: not yet") }
-func (s *Store) Get(topic string, partition int32) *Partition { panic("logstore: not yet") }
-
-// Ensure opens or creates the partition's directory.
-func (s *Store) Ensure(topic string, topicID [16]byte, partition int32, c Config) (*Partition, error) {
-	panic("logstore: not yet")
+// Counters are things that should be rare; a test asserts zero after plain traffic where that is promised.
+type Counters struct {
+	TimeLookupBatches atomic.Int64 // batches decoded to answer a lookup by time
+	RecoveredBytes    atomic.Int64 // bytes scanned by recoveries
+	CutBytes          atomic.Int64 // bytes cut off torn tails
 }
 
-// Delete closes the partition, renames its directory aside in one step and removes it later.
-func (s *Store) Delete(topic string, partition int32) error { panic("logstore: not yet") }
+// Store is a set of partitions in one or more log directories.
+type Store struct {
+	options   Options
+	fs        vfs.FS
+	logger    *slog.Logger
+	clusterID string
+	dirs      []*logDir
+	committer *committer
+	janitor   *janitor
+	graveyard graveyard
+	counters  Counters
+	maps      atomic.Int64 // mmaps in use
+	ids       producerIDs
 
-// Stray renames directories that keep does not claim to *-stray.
+	shards [256]shard
+	seed   maphash.Seed
+
+	mu       sync.Mutex
+	creating map[partitionKey]chan struct{} // Ensure and Delete of one partition at a time; owner: mu
+	broken   map[partitionKey]error         // directories that could not be recovered; owner: mu
+	closed   bool                           // owner: mu
+}
+
+// shard is a part of the partition map: readers load the map with one atomic, writers copy it.
+type shard struct {
+	topics atomic.Pointer[map[string]map[int32]*Partition] // immutable; writer: Store.mu
+}
+
+// logDir is one element of log.dirs.
+type logDir struct {
+	path        string
+	directoryID string
+	lock        vfs.Lock
+
+	checkpointMu sync.Mutex            // serialises rewrites of the checkpoint files; before Partition.mu
+	partitions   int                   // owner: Store.mu
+	stale        map[partitionKey]bool // deleted partitions that the checkpoint files may still name; owner: Store.mu
+}
+
+// Open takes the directories' locks, reads meta.properties and recovers every partition. Partitions have DefaultConfig
+// until Ensure gives them theirs.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	s, err := newStore(o)
+	if err != nil {
+		return nil, err
+	}
+	started := time.Now()
+	if err := s.openDirs(); err != nil {
+		return nil, errors.Join(err, s.unlock())
+	}
+	if err := s.ids.open(s.fs, s.dirs[0].path); err != nil {
+		return nil, errors.Join(err, s.unlock())
+	}
+	count := 0
+	for _, d := range s.dirs {
+		n, err := s.recoverDir(ctx, d)
+		if err != nil {
+			return nil, errors.Join(err, s.unlock())
+		}
+		count += n
+	}
+	s.janitor.start()
+	s.logger.Debug("log directories opened", "dirs", len(s.dirs), "partitions", count, "took", time.Since(started))
+	return s, nil
+}
+
+func newStore(o Options) (*Store, error) {
+	if len(o.Dirs) == 0 {
+		return nil, errors.New("logstore: log.dirs is empty")
+	}
+	setDefaults(&o)
+	s := &Store{options: o, fs: o.FS, logger: o.Logger, seed: maphash.MakeSeed(), creating: map[partitionKey]chan struct{}{}, broken: map[partitionKey]error{}}
+	s.graveyard.wake = make(chan struct{}, 1)
+	s.committer = newCommitter(o.FlushWorkers, s.nowMs)
+	s.janitor = newJanitor(s)
+	return s, nil
+}
+
+func setDefaults(o *Options) {
+	orElse := func(v *int64, d int64) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	orElse(&o.ProducerIDExpirationMs, 86_400_000)
+	orElse(&o.RetentionCheckIntervalMs, 300_000)
+	orElse(&o.CheckpointIntervalMs, 60_000)
+	orElse(&o.InitialDelayMs, 30_000)
+	if o.FS == nil {
+		o.FS = vfs.OS
+		if o.InMemory {
+			o.FS = vfs.NewMem()
+		}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.NumRecoveryThreadsPerDataDir <= 0 {
+		o.NumRecoveryThreadsPerDataDir = 2
+	}
+	if o.FlushWorkers <= 0 {
+		o.FlushWorkers = limits.FlushWorkers
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+}
+
+func (s *Store) nowMs() int64 { return s.options.Clock().UnixMilli() }
+
+// openDirs locks every directory and agrees on the cluster id.
+func (s *Store) openDirs() error {
+	metas := make([]metaProperties, len(s.options.Dirs))
+	s.clusterID = s.options.ClusterID
+	for i, path := range s.options.Dirs {
+		d := &logDir{path: path, stale: map[partitionKey]bool{}}
+		if err := s.fs.MkdirAll(path); err != nil {
+			return err
+		}
+		lock, err := s.fs.Lock(filepath.Join(path, lockName))
+		if err != nil {
+			return fmt.Errorf("log directory %s is in use: %w", path, err)
+		}
+		d.lock = lock
+		s.dirs = append(s.dirs, d)
+		m, found, err := readMeta(s.fs, path)
+		if err != nil {
+			return err
+		}
+		if found && m.nodeID != s.options.BrokerID {
+			return fmt.Errorf("%s belongs to node.id %d, this broker is %d", path, m.nodeID, s.options.BrokerID)
+		}
+		if found && s.clusterID != "" && m.clusterID != "" && m.clusterID != s.clusterID {
+			return fmt.Errorf("%s belongs to cluster.id %s, not to %s", path, m.clusterID, s.clusterID)
+		}
+		if m.clusterID != "" {
+			s.clusterID = m.clusterID
+		}
+		metas[i] = m
+	}
+	if s.clusterID == "" {
+		s.clusterID = newUUIDString()
+	}
+	for i, d := range s.dirs {
+		m := metaProperties{s.clusterID, s.options.BrokerID, metas[i].directoryID}
+		if m.directoryID == "" {
+			m.directoryID = newUUIDString()
+		}
+		d.directoryID = m.directoryID
+		if m != metas[i] {
+			if err := writeMeta(s.fs, d.path, m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// newUUIDString never begins with a dash, which command lines would take for an option (Uuid.randomUuid).
+func newUUIDString() string {
+	for {
+		if u := uuidString(randomUUID()); u[0] != '-' {
+			return u
+		}
+	}
+}
+
+func (s *Store) unlock() error {
+	var errs []error
+	for _, d := range s.dirs {
+		if d.lock != nil {
+			errs = append(errs, d.lock.Unlock())
+			d.lock = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ClusterID is the cluster.id of meta.properties.
+func (s *Store) ClusterID() string { return s.clusterID }
+
+// Counters are the store's counters.
+func (s *Store) Counters() *Counters { return &s.counters }
+
+// Usage is what the volume of a log directory has and what is left of it.
+func (s *Store) Usage(dir string) (totalBytes, usableBytes int64, err error) { return s.fs.Usage(dir) }
+
+// Dirs are the log directories.
+func (s *Store) Dirs() []string { return s.options.Dirs }
+
+func (s *Store) shard(topic string) *shard {
+	return &s.shards[maphash.String(s.seed, topic)%uint64(len(s.shards))]
+}
+
+// Get returns the partition or nil. It takes no lock and allocates nothing.
+func (s *Store) Get(topic string, partition int32) *Partition {
+	topics := s.shard(topic).topics.Load()
+	if topics == nil {
+		return nil
+	}
+	return (*topics)[topic][partition]
+}
+
+// All returns every partition, sorted by topic and number.
+func (s *Store) All() []*Partition {
+	var out []*Partition
+	for i := range s.shards {
+		if topics := s.shards[i].topics.Load(); topics != nil {
+			for _, parts := range *topics {
+				for _, p := range parts {
+					out = append(out, p)
+				}
+			}
+		}
+	}
+	sort.Slice(out, func(i, j int) bool {
+		if out[i].topic != out[j].topic {
+			return out[i].topic < out[j].topic
+		}
+		return out[i].id < out[j].id
+	})
+	return out
+}
+
+// publish puts p (or, with nil, nothing) at its place in the map. Caller: mu.
+func (s *Store) publish(key partitionKey, p *Partition) {
+	sh := s.shard(key.topic)
+	next := map[string]map[int32]*Partition{}
+	if old := sh.topics.Load(); old != nil {
+		for topic, parts := range *old {
+			next[topic] = parts
+		}
+	}
+	parts := make(map[int32]*Partition, len(next[key.topic])+1)
+	for id, other := range next[key.topic] {
+		parts[id] = other
+	}
+	if old := parts[key.partition]; old != nil {
+		old.logDir.partitions--
+	}
+	delete(parts, key.partition)
+	if p != nil {
+		parts[key.partition] = p
+		p.logDir.partitions++
+	}
+	if next[key.topic] = parts; len(parts) == 0 {
+		delete(next, key.topic)
+	}
+	sh.topics.Store(&next)
+}
+
+// exclusive waits for its turn on one partition's directory.
+func (s *Store) exclusive(key partitionKey) (done func(), err error) {
+	for {
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return nil, fmt.Errorf("%s-%d: %w", key.topic, key.partition, ErrClosed)
+		}
+		busy := s.creating[key]
+		if busy == nil {
+			mine := make(chan struct{})
+			s.creating[key] = mine
+			s.mu.Unlock()
+			return func() {
+				s.mu.Lock()
+				delete(s.creating, key)
+				s.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		s.mu.Unlock()
+		<-busy
+	}
+}
+
+// Ensure opens or creates the partition's directory. A directory with another topic id is set aside (-stray) and never
+// served. Calls for different partitions may run at the same time, which lets their syncs overlap.
+func (s *Store) Ensure(topic string, topicID [16]byte, partition int32, c Config) (*Partition, error) {
+	key := partitionKey{topic, partition}
+	if _, _, ok := parsePartitionDir(partitionDir(topic, partition)); !ok {
+		return nil, fmt.Errorf("%q is no topic name, or %d no partition", topic, partition)
+	}
+	done, err := s.exclusive(key)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	s.mu.Lock()
+	broken := s.broken[key]
+	s.mu.Unlock()
+	if broken != nil {
+		return nil, fmt.Errorf("%s-%d: %w: %w", topic, partition, ErrStorage, broken)
+	}
+	if p := s.Get(topic, partition); p != nil {
+		switch p.topicID {
+		case topicID:
+			p.SetConfig(c)
+			return p, nil
+		case [16]byte{}: // created, or copied here, without its metadata
+			if err := writePartitionMetadata(s.fs, p.path, topicID); err != nil {
+				return nil, p.wrap(err)
+			}
+			p.topicID = topicID
+			p.SetConfig(c)
+			return p, nil
+		}
+		s.logger.Warn("directory of another topic id set aside", "dir", p.path, "found", uuidString(p.topicID), "wanted", uuidString(topicID))
+		if _, err := s.setAside(p, strayDirSuffix); err != nil {
+			return nil, err
+		}
+	}
+	return s.create(key, topicID, c)
+}
+
+// create makes the directory durably: first what is in it, then its name in the log directory. A crash leaves no
+// directory, or one without metadata that the next Ensure adopts.
+func (s *Store) create(key partitionKey, topicID [16]byte, c Config) (*Partition, error) {
+	d, stale := s.placement(key)
+	if stale {
+		if err := s.writeCheckpoints(d, nil); err != nil {
+			return nil, fmt.Errorf("%s-%d: %w: %w", key.topic, key.partition, ErrStorage, err)
+		}
+	}
+	p := s.newPartition(d, key, filepath.Join(d.path, partitionDir(key.topic, key.partition)))
+	p.topicID = topicID
+	p.SetConfig(c)
+	g := newSegment(s, p.path, 0)
+	g.maxTimestampMs, g.createdMs = -1, s.nowMs()
+	g.mem.Store(new(segmentIndex))
+	err := s.fs.Mkdir(p.path)
+	if err == nil {
+		var f vfs.File
+		if f, err = s.fs.OpenFile(g.path(logSuffix), vfs.Create); err == nil {
+			err = f.Close() // opened again at first use: an idle partition holds no descriptor
+		}
+	}
+	if err == nil {
+		err = writePartitionMetadata(s.fs, p.path, topicID)
+	}
+	if err == nil {
+		err = s.fs.SyncDir(d.path)
+	}
+	if err != nil {
+		if !errors.Is(err, fs.ErrExist) {
+			err = errors.Join(err, s.fs.RemoveAll(p.path)) // nothing was served from it
+		}
+		return nil, fmt.Errorf("%s-%d: %w: %w", key.topic, key.partition, ErrStorage, err)
+	}
+	p.setSegments([]*segment{g})
+	s.mu.Lock()
+	s.publish(key, p)
+	s.mu.Unlock()
+	return p, nil
+}
+
+// placement picks the directory with the fewest partitions.
+func (s *Store) placement(key partitionKey) (best *logDir, stale bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.dirs {
+		stale = stale || d.stale[key]
+		if best == nil || d.partitions < best.partitions {
+			best = d
+		}
+	}
+	return best, best.stale[key]
+}
+
+func (s *Store) newPartition(d *logDir, key partitionKey, path string) *Partition {
+	p := &Partition{store: s, topic: key.topic, id: key.partition, logDir: d, path: path, producers: newProducerStates()}
+	c := DefaultConfig()
+	p.config.Store(&c)
+	p.setSegments(nil)
+	return p
+}
+
+// Delete closes the partition, renames its directory to <topic>-<partition>.<hex>-delete in one step and removes it later.
+func (s *Store) Delete(topic string, partition int32) error {
+	key := partitionKey{topic, partition}
+	done, err := s.exclusive(key)
+	if err != nil {
+		return err
+	}
+	defer done()
+	p := s.Get(topic, partition)
+	if p == nil {
+		return nil
+	}
+	aside, err := s.setAside(p, deleteDirSuffix)
+	if err != nil {
+		return err
+	}
+	s.janitor.remove(aside)
+	return nil
+}
+
+// setAside closes p and renames its directory durably. When the rename fails the partition stays closed, and the
+// directory is found again at the next start.
+func (s *Store) setAside(p *Partition, suffix string) (aside string, err error) {
+	s.mu.Lock()
+	s.publish(partitionKey{p.topic, p.id}, nil)
+	p.logDir.stale[partitionKey{p.topic, p.id}] = true
+	s.mu.Unlock()
+	p.close()
+	aside = filepath.Join(p.logDir.path, asideDir(p.topic, p.id, randomUUID(), suffix))
+	if err := s.fs.Rename(p.path, aside); err != nil {
+		return "", p.wrap(fmt.Errorf("%w: %w", ErrStorage, err))
+	}
+	if err := s.fs.SyncDir(p.logDir.path); err != nil {
+		return "", p.wrap(fmt.Errorf("%w: %w", ErrStorage, err))
+	}
+	return aside, nil
+}
+
+// close makes every further call fail with ErrClosed and drops the list's references.
+func (p *Partition) close() {
+	err := p.wrap(ErrClosed)
+	p.mu.Lock()
+	p.failure.Store(&err)
+	waiters := p.takeWaiters(1<<63 - 1)
+	list := p.segments.Load()
+	p.setSegments(nil)
+	p.pending = nil
+	p.mu.Unlock()
+	complete(waiters, err)
+	for _, g := range list.all {
+		g.release()
+	}
+}
+
+// Stray renames directories that keep does not claim to *-stray; they are kept, never served, and logged.
 func (s *Store) Stray(keep func(topic string, partition int32, id [16]byte) bool) error {
-	panic("logstore: not yet")
+	var errs []error
+	for _, p := range s.All() {
+		if keep(p.topic, p.id, p.topicID) {
+			continue
+		}
+		done, err := s.exclusive(partitionKey{p.topic, p.id})
+		if err != nil {
+			return err
+		}
+		aside, err := s.setAside(p, strayDirSuffix)
+		done()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		s.logger.Warn("directory without a topic set aside", "dir", p.path, "now", aside)
+	}
+	return errors.Join(errs...)
 }
 
 // NextProducerID returns an id that was never returned before, over all restarts.
-func (s *Store) NextProducerID() (int64, error) { panic("logstore: not yet") }
-
-// Close flushes, writes checkpoints and snapshots and marks the shutdown as clean.
-func (s *Store) Close(ctx context.Context) error { panic("logstore: not yet") }
+func (s *Store) NextProducerID() (int64, error) { return s.ids.next() }

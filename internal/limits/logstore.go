@@ -1,0 +1,26 @@
+package limits
+
+// Bounds of logstore.
+const (
+	// FlushWorkers is how many fdatasync calls of a group commit run at once. Each holds one OS thread while it waits
+	// for the disk; a journalling file system folds parallel calls into one journal commit, so more is better up to
+	// the number of partitions that are written at the same time.
+	FlushWorkers = 64
+	// FileMaps bounds the mmaps of the log store: vm.max_map_count is 65,530 for the whole process, and the Go heap,
+	// thread stacks and libraries need a few thousand. Above it segments are read by descriptor only and indexes are
+	// read into memory.
+	FileMaps = 48_000
+	// ProducersPerPartition bounds the idempotence state of one partition (about 250 bytes each); above it the
+	// producers that were silent for longest and have no open transaction are forgotten.
+	ProducersPerPartition = 100_000
+	// DecompressedBatchBytes bounds what one batch may become when records have to be looked at.
+	DecompressedBatchBytes = 256 << 20
+	// StoreFileBytes bounds the small files that are read whole: checkpoints, meta.properties, snapshots.
+	StoreFileBytes = 64 << 20
+	// RecoveryChunkBytes is the read size of a recovery worker; a batch that is larger takes its own size, at most
+	// RecoveryBatchBytes: a length beyond it is corruption.
+	RecoveryChunkBytes = 1 << 20
+	RecoveryBatchBytes = 1 << 30
+	// ProducerIDBlock is how many producer ids are reserved durably at a time (Kafka's ProducerIdsBlock).
+	ProducerIDBlock = 1000
+)

@@ -1,0 +1,456 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"kaas/internal/vfs"
+)
+
+// janitor is the store's background goroutine: it writes out sealed segments, buries dead ones, removes directories,
+// applies retention and writes checkpoints. Nothing that a request waits for is done here.
+type janitor struct {
+	store *Store
+	wake  chan struct{}
+	stop  chan struct{}
+	done  chan struct{}
+
+	mu       sync.Mutex
+	toSeal   map[*Partition]bool // owner: mu
+	toRemove []string            // owner: mu
+	started  bool                // owner: mu
+
+	doomed []doomedSegments // by due time, nearly; owner: mu
+}
+
+// doom takes over the list's references of segments that were taken out of it.
+func (j *janitor) doom(d doomedSegments) {
+	j.mu.Lock()
+	j.doomed = append(j.doomed, d)
+	j.mu.Unlock()
+	j.signal()
+}
+
+// releaseDue drops the references whose delay is over (all: every one) and returns when the next is due, 0 for never.
+func (j *janitor) releaseDue(all bool) (nextMs int64) {
+	now := j.store.nowMs()
+	var due []doomedSegments
+	j.mu.Lock()
+	kept := j.doomed[:0]
+	for _, d := range j.doomed {
+		if all || d.dueMs <= now {
+			due = append(due, d)
+			continue
+		}
+		if nextMs == 0 || d.dueMs < nextMs {
+			nextMs = d.dueMs
+		}
+		kept = append(kept, d)
+	}
+	j.doomed = kept
+	j.mu.Unlock()
+	for _, d := range due {
+		for _, g := range d.segments {
+			g.release()
+		}
+	}
+	return nextMs
+}
+
+// doomedSegments wait for file.delete.delay.ms.
+type doomedSegments struct {
+	dueMs    int64
+	segments []*segment
+}
+
+func newJanitor(s *Store) *janitor {
+	return &janitor{store: s, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}), toSeal: map[*Partition]bool{}}
+}
+
+func (j *janitor) start() {
+	j.mu.Lock()
+	j.started = true
+	j.mu.Unlock()
+	go j.run()
+}
+
+func (j *janitor) signal() {
+	select {
+	case j.wake <- struct{}{}:
+	default: // pending already
+	}
+}
+
+// sealed says that p has segments to write out. It may be called under Partition.mu: janitor.mu is a leaf.
+func (j *janitor) sealed(p *Partition) {
+	j.mu.Lock()
+	j.toSeal[p] = true
+	j.mu.Unlock()
+	j.signal()
+}
+
+func (j *janitor) remove(dir string) {
+	j.mu.Lock()
+	j.toRemove = append(j.toRemove, dir)
+	j.mu.Unlock()
+	j.signal()
+}
+
+func (j *janitor) run() {
+	defer close(j.done)
+	o := &j.store.options
+	checkpoint := time.NewTicker(time.Duration(o.CheckpointIntervalMs) * time.Millisecond)
+	defer checkpoint.Stop()
+	retention := time.NewTimer(time.Duration(o.InitialDelayMs) * time.Millisecond)
+	defer retention.Stop()
+	expiry := time.NewTimer(time.Hour)
+	defer expiry.Stop()
+	for {
+		select {
+		case <-j.stop:
+			j.work()
+			return
+		case <-j.wake:
+		case <-j.store.graveyard.wake:
+		case <-expiry.C:
+		case <-checkpoint.C:
+			j.store.checkpoint()
+		case <-retention.C:
+			j.store.applyRetention()
+			retention.Reset(time.Duration(o.RetentionCheckIntervalMs) * time.Millisecond)
+		}
+		if nextMs := j.work(); nextMs > 0 {
+			expiry.Reset(time.Duration(max(nextMs-j.store.nowMs(), 1)) * time.Millisecond)
+		}
+	}
+}
+
+// work does what does not wait for a time, and says when it has to be called again at the latest (0: not).
+func (j *janitor) work() (nextMs int64) {
+	j.mu.Lock()
+	seal, remove := j.toSeal, j.toRemove
+	j.toSeal, j.toRemove = map[*Partition]bool{}, nil
+	j.mu.Unlock()
+	for p := range seal {
+		if err := p.writeOut(); err != nil {
+			j.store.logger.Warn("sealed segment's indexes not written, again at the next checkpoint", "topic", p.topic, "partition", p.id, "error", err)
+		}
+	}
+	for _, dir := range remove {
+		if err := j.store.fs.RemoveAll(dir); err != nil {
+			j.store.logger.Warn("directory not removed, again at the next start", "dir", dir, "error", err)
+		}
+	}
+	nextMs = j.releaseDue(false)
+	j.bury()
+	return nextMs
+}
+
+func (j *janitor) bury() {
+	for g := j.store.graveyard.take(); g != nil; {
+		next := g.buryNext
+		g.buryNext = nil
+		if err := g.bury(); err != nil {
+			j.store.logger.Warn("segment not closed cleanly", "file", g.path(logSuffix), "error", err)
+		}
+		g = next
+	}
+}
+
+// writeOut writes the index files and snapshots of sealed segments, durably, and lets go of their memory.
+func (p *Partition) writeOut() error {
+	for {
+		p.mu.Lock()
+		if len(p.pending) == 0 || p.failure.Load() != nil {
+			p.mu.Unlock()
+			return nil
+		}
+		seal := p.pending[0]
+		alive := seal.segment.acquire()
+		p.mu.Unlock()
+		if alive {
+			err := p.writeSeal(seal)
+			seal.segment.release()
+			if err != nil {
+				return err
+			}
+		}
+		p.mu.Lock()
+		if len(p.pending) > 0 && p.pending[0].segment == seal.segment {
+			p.pending = p.pending[1:]
+		}
+		p.mu.Unlock()
+	}
+}
+
+func (p *Partition) writeSeal(seal pendingSeal) error {
+	g := seal.segment
+	if seal.snapshot != nil {
+		if err := vfs.WriteFileAtomic(p.store.fs, segmentFile(p.path, seal.snapshotOffset, snapshotSuffix), p.path, seal.snapshot); err != nil {
+			return err
+		}
+	}
+	m := g.mem.Load()
+	if m == nil {
+		return nil
+	}
+	if err := g.writeIndexes(m, 0, 0); err != nil {
+		return err
+	}
+	// A lookup that loaded mem before keeps its arrays; one that comes later maps the files.
+	g.mem.Store(nil)
+	return nil
+}
+
+// writeIndexes writes the entries from fromOffsets and fromTimes on and cuts what the files have beyond.
+func (g *segment) writeIndexes(m *segmentIndex, fromOffsets, fromTimes int) error {
+	offsets, times := m.offsets.view(), m.times.view()
+	if err := g.writeIndex(indexSuffix, encodeOffsets(offsets[fromOffsets:]), int64(fromOffsets)*offsetEntryBytes); err != nil {
+		return err
+	}
+	return g.writeIndex(timeIndexSuffix, encodeTimes(times[fromTimes:]), int64(fromTimes)*timeEntryBytes)
+}
+
+func (g *segment) writeIndex(suffix string, b []byte, at int64) error {
+	f, err := g.store.fs.OpenFile(g.path(suffix), vfs.Create)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(b, at)
+	if err == nil {
+		err = f.Truncate(at + int64(len(b)))
+	}
+	if err == nil {
+		err = f.Datasync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// checkpoint writes everything that lets the next recovery start late: index entries, epochs, then the recovery points.
+func (s *Store) checkpoint() {
+	dirty := map[*logDir]map[*Partition]int64{}
+	for _, p := range s.All() {
+		point, changed, err := p.prepareCheckpoint()
+		if err != nil {
+			s.logger.Warn("partition left out of the checkpoint", "topic", p.topic, "partition", p.id, "error", err)
+			continue
+		}
+		if changed {
+			if dirty[p.logDir] == nil {
+				dirty[p.logDir] = map[*Partition]int64{}
+			}
+			dirty[p.logDir][p] = point
+		}
+	}
+	for d, points := range dirty {
+		if err := s.writeCheckpoints(d, nil); err != nil {
+			s.logger.Warn("checkpoint not written; the next recovery reads more", "dir", d.path, "error", err)
+			continue
+		}
+		for p, point := range points {
+			p.mu.Lock()
+			p.checkpointed = max(p.checkpointed, point)
+			p.mu.Unlock()
+		}
+	}
+}
+
+// prepareCheckpoint makes the files durable that recovery trusts below the recovery point, and sets the point.
+func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
+	if p.failure.Load() != nil || p.durable.Load() == p.recoveryPoint.Load() {
+		return 0, false, nil
+	}
+	if err := p.writeOut(); err != nil {
+		return 0, false, err
+	}
+	p.mu.Lock()
+	if p.failure.Load() != nil {
+		p.mu.Unlock()
+		return 0, false, nil
+	}
+	point = p.durable.Load()
+	g := p.segments.Load().active()
+	m := g.mem.Load()
+	fromOffsets, fromTimes := g.writtenOffsets, g.writtenTimes
+	var epochs []byte
+	if p.epochs.dirty {
+		epochs = p.epochs.encode()
+		p.epochs.dirty = false
+	}
+	alive := g.acquire()
+	if g.sealed.Load() || len(p.pending) > 0 {
+		point = min(point, g.baseOffset)
+	}
+	p.mu.Unlock()
+	if !alive {
+		return 0, false, nil
+	}
+	defer g.release()
+	if m != nil {
+		offsets, times := int(m.offsets.n.Load()), int(m.times.n.Load())
+		if offsets > fromOffsets || times > fromTimes {
+			if err := g.writeIndexes(m, fromOffsets, fromTimes); err != nil {
+				return 0, false, err
+			}
+			p.mu.Lock()
+			g.writtenOffsets, g.writtenTimes = offsets, times
+			p.mu.Unlock()
+		}
+	}
+	if epochs != nil {
+		if err := vfs.WriteFileAtomic(p.store.fs, filepath.Join(p.path, epochsName), p.path, epochs); err != nil {
+			p.mu.Lock()
+			p.epochs.dirty = true
+			p.mu.Unlock()
+			return 0, false, err
+		}
+	}
+	p.recoveryPoint.Store(point)
+	return point, true, nil
+}
+
+// writeCheckpoints replaces a directory's recovery point and log start files. starts overrides log start offsets that are
+// to become durable before they become visible.
+func (s *Store) writeCheckpoints(d *logDir, starts map[*Partition]int64) error {
+	d.checkpointMu.Lock()
+	defer d.checkpointMu.Unlock()
+	s.mu.Lock()
+	var stale []partitionKey
+	for key := range d.stale {
+		stale = append(stale, key)
+	}
+	s.mu.Unlock()
+	var points, logStarts offsetsFile
+	for _, p := range s.All() {
+		if p.logDir != d {
+			continue
+		}
+		if point := p.recoveryPoint.Load(); point > 0 {
+			points.add(p.topic, p.id, point)
+		}
+		if start := max(p.logStart.Load(), starts[p]); start > 0 {
+			logStarts.add(p.topic, p.id, start)
+		}
+	}
+	if err := points.write(s.fs, d.path, recoveryPointName); err != nil {
+		return err
+	}
+	if err := logStarts.write(s.fs, d.path, logStartName); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	for _, key := range stale {
+		delete(d.stale, key)
+	}
+	s.mu.Unlock()
+	return nil
+}
+
+// Close flushes, writes checkpoints and snapshots and marks the shutdown as clean. When something fails the mark is not
+// written and the next start recovers.
+func (s *Store) Close(ctx context.Context) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	close(s.janitor.stop)
+	<-s.janitor.done
+	all := s.All()
+	for _, p := range all {
+		p.mu.Lock()
+		if p.end.offset.Load() > p.durable.Load() {
+			s.committer.enqueue(p)
+		}
+		p.mu.Unlock()
+	}
+	s.committer.wait()
+	ends := map[*logDir]*offsetsFile{}
+	for _, d := range s.dirs {
+		ends[d] = new(offsetsFile)
+	}
+	var errs []error
+	for _, p := range all {
+		if err := ctx.Err(); err != nil {
+			errs = append(errs, err)
+			break
+		}
+		if p.failure.Load() != nil {
+			continue // recovered at the next start: it has no line
+		}
+		if err := p.finish(ends[p.logDir]); err != nil {
+			errs = append(errs, p.wrap(err))
+		}
+	}
+	for _, d := range s.dirs {
+		if len(errs) > 0 {
+			break
+		}
+		if err := s.markClean(d, ends[d]); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", d.path, err))
+		}
+	}
+	for _, p := range all {
+		p.close()
+	}
+	s.janitor.releaseDue(true)
+	s.janitor.bury()
+	return errors.Join(append(errs, s.unlock())...)
+}
+
+// finish writes what the partition needs for a start that reads nothing of the log.
+func (p *Partition) finish(ends *offsetsFile) error {
+	p.mu.Lock()
+	g := p.segments.Load().active()
+	end := p.end.load()
+	snapshot := []byte(nil)
+	if p.producers.changed {
+		snapshot = p.producers.encode()
+	}
+	if m := g.mem.Load(); m != nil && g.maxTimestampMs > unknownTimestamp {
+		appendTime(m, g.maxTimestampMs, g.maxTimestampAt, g.baseOffset)
+	}
+	p.mu.Unlock()
+	if p.durable.Load() < end.offset {
+		return fmt.Errorf("%w: offsets from %d on are not durable", ErrStorage, p.durable.Load())
+	}
+	if snapshot != nil {
+		if err := vfs.WriteFileAtomic(p.store.fs, segmentFile(p.path, end.offset, snapshotSuffix), p.path, snapshot); err != nil {
+			return err
+		}
+		p.producers.changed, p.producers.snapshotOffset = false, end.offset
+	}
+	if _, _, err := p.prepareCheckpoint(); err != nil {
+		return err
+	}
+	if m := g.mem.Load(); m != nil && (int(m.offsets.n.Load()) > g.writtenOffsets || int(m.times.n.Load()) > g.writtenTimes) {
+		if err := g.writeIndexes(m, g.writtenOffsets, g.writtenTimes); err != nil {
+			return err
+		}
+	}
+	known := int64(1)
+	if len(p.producers.byID) == 0 {
+		known = 0
+	}
+	ends.add(p.topic, p.id, end.offset, g.baseOffset, g.sizeBytes.Load(), known)
+	return nil
+}
+
+func (s *Store) markClean(d *logDir, ends *offsetsFile) error {
+	if err := s.writeCheckpoints(d, nil); err != nil {
+		return err
+	}
+	if err := ends.write(s.fs, d.path, endStateName); err != nil {
+		return err
+	}
+	return vfs.WriteFileAtomic(s.fs, filepath.Join(d.path, cleanShutdownName), d.path, []byte(`{"version":0,"brokerEpoch":-1}`))
+}

@@ -1,0 +1,207 @@
+package logstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"kaas/codec/batch"
+)
+
+// Read returns whole batches from the one that contains offset, or the next one that is left: at most maxBytes, but with
+// minOneBatch never less than one batch when there is one. The slice is empty at the end of what iso may see.
+func (p *Partition) Read(offset int64, maxBytes int, minOneBatch bool, iso Isolation) (Slice, error) {
+	return p.read(offset, maxBytes, minOneBatch, iso, false)
+}
+
+// ReadNoWait is Read for event loops: ErrWouldBlock instead of waiting for a disk.
+func (p *Partition) ReadNoWait(offset int64, maxBytes int, minOneBatch bool, iso Isolation) (Slice, error) {
+	return p.read(offset, maxBytes, minOneBatch, iso, true)
+}
+
+// limit is the first position that iso may not see.
+func (p *Partition) limit(iso Isolation) position {
+	switch iso {
+	case ReadCommitted:
+		return p.stable.load()
+	case ReadUncommitted:
+		return p.high.load()
+	}
+	return p.end.load()
+}
+
+// read takes no lock. The limit is loaded before the list, so the list is at least as new: a segment of the list that
+// stands before the limit's was sealed when the limit was stored, and all of it may be seen.
+func (p *Partition) read(offset int64, maxBytes int, minOneBatch bool, iso Isolation, noWait bool) (Slice, error) {
+	for {
+		if f := p.failure.Load(); f != nil {
+			return Slice{}, *f
+		}
+		limit := p.limit(iso)
+		if offset < p.logStart.Load() || offset > limit.offset && offset > p.end.offset.Load() {
+			return Slice{}, p.wrap(fmt.Errorf("%w: %d is not in [%d, %d]", ErrOffsetOutOfRange, offset, p.logStart.Load(), p.end.offset.Load()))
+		}
+		if offset >= limit.offset {
+			return Slice{}, nil
+		}
+		list := p.segments.Load()
+		i := max(list.find(offset), 0)
+		for ; i < len(list.all); i++ {
+			g := list.all[i]
+			if !g.acquire() {
+				break // retention or compaction took it: look again
+			}
+			s, err := p.readSegment(g, offset, maxBytes, minOneBatch, limit, noWait)
+			if err != nil || s.Len > 0 {
+				if err != nil {
+					g.release()
+					err = p.wrap(err)
+				}
+				return s, err
+			}
+			g.release()
+			if s.FD >= 0 || g.baseOffset >= limit.base {
+				return Slice{}, nil // the first batch is larger than maxBytes, or nothing is left below the limit
+			}
+		}
+		if i == len(list.all) {
+			return Slice{}, nil
+		}
+	}
+}
+
+// readSegment looks for the first batch that ends at or after offset. Its answers without bytes: FD 0, a batch is there
+// but too large; FD -1, nothing in this segment. The caller holds a reference, which a slice with bytes takes over.
+func (p *Partition) readSegment(g *segment, offset int64, maxBytes int, minOneBatch bool, limit position, noWait bool) (Slice, error) {
+	none := Slice{FD: -1}
+	end := g.sizeBytes.Load()
+	if g.baseOffset == limit.base {
+		end = limit.at
+	} else if g.baseOffset > limit.base && limit.base >= 0 {
+		return none, nil
+	}
+	f, err := g.open()
+	if err != nil {
+		return none, fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	at, err := g.positionBefore(offset)
+	if err != nil {
+		return none, fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	fd := f.FD()
+	var size int64
+	for ; at < end; at += size {
+		var lastOffset int64
+		if lastOffset, size, err = readHeader(fd, at, noWait); err != nil {
+			return none, headerError(g, at, err)
+		}
+		if lastOffset >= offset {
+			break
+		}
+	}
+	if at >= end {
+		return none, nil
+	}
+	length := size
+	switch {
+	case size > int64(maxBytes):
+		if !minOneBatch {
+			return Slice{}, nil
+		}
+	case end-at <= int64(maxBytes):
+		length = end - at
+	default:
+		if length, err = g.wholeBatches(fd, at, size, at+int64(maxBytes), noWait); err != nil {
+			return none, headerError(g, at, err)
+		}
+	}
+	s := Slice{FD: fd, Offset: at, Len: int(length), segment: g}
+	if m := g.mmap(at+length, int64(p.config.Load().SegmentBytes)); m != nil {
+		s.Mem = m[at : at+length : at+length]
+	}
+	return s, nil
+}
+
+// wholeBatches returns how many bytes from at on are whole batches that end at or before stop. The batch at at has size
+// bytes and fits.
+func (g *segment) wholeBatches(fd int, at, size, stop int64, noWait bool) (int64, error) {
+	end := at + size
+	if indexed, err := g.boundaryBefore(stop); err == nil && indexed > end {
+		end = indexed
+	}
+	for {
+		_, next, err := readHeader(fd, end, noWait)
+		if err == io.ErrUnexpectedEOF {
+			return end - at, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		if end+next > stop {
+			return end - at, nil
+		}
+		end += next
+	}
+}
+
+func headerError(g *segment, at int64, err error) error {
+	if err == ErrWouldBlock {
+		return err
+	}
+	return fmt.Errorf("%w: %s at %d: %w", ErrStorage, g.path(logSuffix), at, err)
+}
+
+// lookBytes is what a lookup reads of a header: base offset, length, epoch, magic, CRC, attributes, last offset delta.
+const lookBytes = 27
+
+// readHeader returns the last offset and the size of the batch at position at.
+func readHeader(fd int, at int64, noWait bool) (lastOffset, size int64, err error) {
+	var b [lookBytes]byte
+	if err := pread(fd, &b, at, noWait); err != nil {
+		return 0, 0, err
+	}
+	size = int64(int32(binary.BigEndian.Uint32(b[8:]))) + batch.LogOverheadBytes
+	if size < batch.HeaderBytes {
+		return 0, 0, fmt.Errorf("%w: batch of %d bytes", errTorn, size)
+	}
+	return be64(b[:]) + int64(be32(b[23:])), size, nil
+}
+
+const rwfNoWait = 0x8 // RWF_NOWAIT: EAGAIN when the page is not in memory
+
+// pread fills b. It calls the kernel directly: an io interface would move b to the heap, once per fetch.
+func pread(fd int, b *[lookBytes]byte, at int64, noWait bool) error {
+	for {
+		var n uintptr
+		var errno unix.Errno
+		if noWait {
+			v := unix.Iovec{Base: &b[0], Len: lookBytes}
+			n, _, errno = unix.Syscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&v)), 1, uintptr(at), 0, rwfNoWait)
+		} else {
+			n, _, errno = unix.Syscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), lookBytes, uintptr(at), 0, 0)
+		}
+		switch errno {
+		case 0:
+			if n < lookBytes {
+				if noWait && n > 0 {
+					return ErrWouldBlock // the header straddles a page that is not there
+				}
+				return io.ErrUnexpectedEOF
+			}
+			return nil
+		case unix.EINTR:
+		case unix.EAGAIN:
+			return ErrWouldBlock
+		case unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL:
+			if !noWait {
+				return errno
+			}
+			noWait = false // a file system without it (or an old kernel): wait
+		default:
+			return errno
+		}
+	}
+}

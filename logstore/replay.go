@@ -1,0 +1,163 @@
+package logstore
+
+import (
+	"fmt"
+	"slices"
+
+	"kaas/codec/batch"
+	"kaas/internal/vfs"
+)
+
+// replay brings producer state, open transactions and the transaction indexes to the end of the log: from the newest
+// snapshot that holds, by the batch headers behind it. Lost epochs come back on the same way.
+func (r *recovery) replay() error {
+	p := r.p
+	if e := r.st.ends[r.key]; r.clean && e[3] == 0 && !r.needEpochs() {
+		return nil // no producer was known at the stop
+	}
+	states, from := r.readSnapshot(r.end.offset)
+	p.producers = states
+	if from < 0 || r.needEpochs() {
+		from = r.segments[0].baseOffset
+		if states.snapshotOffset >= 0 {
+			p.producers = newProducerStates() // a longer way, and the same result
+		}
+	}
+	for i, g := range r.segments {
+		if g.endOffset.Load() <= from && i < len(r.segments)-1 || g.sizeBytes.Load() == 0 {
+			continue
+		}
+		if err := r.replaySegment(g, from); err != nil {
+			return fmt.Errorf("%s: %w", g.path(logSuffix), err)
+		}
+	}
+	return r.locateTransactions()
+}
+
+// needEpochs says that leader epochs have to be read from a log that has records.
+func (r *recovery) needEpochs() bool { return r.epochLost && r.end.offset > r.segments[0].baseOffset }
+
+func (r *recovery) replaySegment(g *segment, from int64) error {
+	if from >= g.endOffset.Load() {
+		return nil
+	}
+	f, err := g.open()
+	if err != nil {
+		return err
+	}
+	aborted, keep, err := r.keptAborted(g, from)
+	if err != nil {
+		return err
+	}
+	at, err := g.positionBefore(from)
+	if err != nil {
+		return err
+	}
+	sc := scanner{file: f, at: at, size: g.sizeBytes.Load(), headersOnly: true}
+	defer sc.close()
+	for {
+		v, at, err := sc.next()
+		if err != nil {
+			return fmt.Errorf("at %d: %w", at, err)
+		}
+		if v == nil {
+			break
+		}
+		if r.epochLost {
+			r.p.epochs.assign(v.PartitionLeaderEpoch(), v.BaseOffset())
+		}
+		if v.LastOffset() < from || !v.HasProducerID() {
+			continue
+		}
+		if aborted, err = r.replayBatch(g, f, v, at, aborted); err != nil {
+			return err
+		}
+	}
+	if len(aborted) == keep && g.hasTxnIndex == (keep > 0) {
+		return nil
+	}
+	return r.rewriteAborted(g, aborted)
+}
+
+// replayBatch applies one batch of a producer. v is only its header.
+func (r *recovery) replayBatch(g *segment, f vfs.File, v batch.View, at int64, aborted []AbortedTxn) ([]AbortedTxn, error) {
+	var m marker
+	if v.IsControl() {
+		b := make(batch.View, v.SizeBytes())
+		if _, err := f.ReadAt(b, at); err != nil {
+			return nil, err
+		}
+		var err error
+		if m, err = parseMarker(b); err != nil {
+			return nil, fmt.Errorf("at %d: %w", at, err)
+		}
+		if a, ok := r.p.producers.abortedBy(v, m); ok && !slices.Contains(aborted, a) {
+			aborted = append(aborted, a)
+		}
+	}
+	r.p.producers.apply(v, m, position{v.BaseOffset(), g.baseOffset, at}, v.MaxTimestamp())
+	return aborted, nil
+}
+
+// keptAborted is the part of the transaction index that the replay does not make anew; keep is what the file has now.
+func (r *recovery) keptAborted(g *segment, from int64) (aborted []AbortedTxn, keep int, err error) {
+	all, err := g.abortedTxns()
+	if err != nil {
+		r.p.store.logger.Warn("transaction index rebuilt", "file", g.path(txnIndexSuffix), "reason", err)
+		return nil, -1, nil
+	}
+	for _, a := range all {
+		if a.LastOffset < from {
+			aborted = append(aborted, a)
+		}
+	}
+	return aborted, len(all), nil
+}
+
+func (r *recovery) rewriteAborted(g *segment, aborted []AbortedTxn) error {
+	var b []byte
+	for _, a := range aborted {
+		b = append(b, encodeAborted(a)...)
+	}
+	if err := vfs.WriteFileAtomic(r.fs, g.path(txnIndexSuffix), r.p.path, b); err != nil {
+		return err
+	}
+	g.aborted.Store(&aborted)
+	g.hasTxnIndex = true
+	return nil
+}
+
+// locateTransactions finds out where the open transactions of a snapshot begin in the files; the last stable offset needs
+// the position.
+func (r *recovery) locateTransactions() error {
+	list := segmentList{r.segments}
+	for i := range r.p.producers.transactions {
+		t := &r.p.producers.transactions[i]
+		if t.first.base >= 0 {
+			continue
+		}
+		first := max(t.first.offset, r.segments[0].baseOffset)
+		g := list.all[max(list.find(first), 0)]
+		f, err := g.open()
+		if err != nil {
+			return err
+		}
+		at, err := g.positionBefore(first)
+		if err != nil {
+			return err
+		}
+		sc := scanner{file: f, at: at, size: g.sizeBytes.Load(), headersOnly: true}
+		for {
+			v, at, err := sc.next()
+			if err != nil {
+				return fmt.Errorf("%s at %d: %w", g.path(logSuffix), at, err)
+			}
+			if v == nil || v.LastOffset() >= first {
+				t.first = position{first, g.baseOffset, at}
+				break
+			}
+		}
+		sc.close()
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// applyRetention deletes what retention.ms, retention.bytes and the log start offset allow, in every partition, and
+// forgets producers that were silent for too long.
+func (s *Store) applyRetention() {
+	now := s.nowMs()
+	for _, p := range s.All() {
+		p.mu.Lock()
+		p.producers.expire(now, s.options.ProducerIDExpirationMs)
+		p.mu.Unlock()
+		if err := p.applyRetention(now); err != nil {
+			s.logger.Warn("retention failed, again at the next check", "topic", p.topic, "partition", p.id, "error", err)
+		}
+	}
+}
+
+// applyRetention matches UnifiedLog.deleteOldSegments: expired and surplus segments only under the delete policy, segments
+// below the log start always; the active one after a roll, when all of it goes.
+func (p *Partition) applyRetention(nowMs int64) error {
+	p.mu.Lock()
+	if p.failure.Load() != nil {
+		p.mu.Unlock()
+		return nil
+	}
+	c := p.config.Load()
+	list := p.segments.Load()
+	n, reason, err := p.deletable(list.all, c, nowMs)
+	if err == nil && n == len(list.all) {
+		if list.active().sizeBytes.Load() == 0 {
+			n--
+		} else if _, err = p.roll(nowMs); err == nil {
+			list = p.segments.Load()
+			p.store.committer.enqueue(p) // makes the new file durable
+		}
+	}
+	if err != nil || n == 0 {
+		p.mu.Unlock()
+		return err
+	}
+	doomed := list.all[:n]
+	kept := append([]*segment(nil), list.all[n:]...)
+	start := max(p.logStart.Load(), kept[0].baseOffset)
+	p.setSegments(kept)
+	p.logStart.Store(start)
+	p.epochs.truncateStart(start)
+	bytes := int64(0)
+	for _, g := range doomed {
+		bytes += g.sizeBytes.Load()
+	}
+	p.totalBytes.Add(-bytes)
+	p.mu.Unlock()
+	p.store.logger.Info("segments deleted", "topic", p.topic, "partition", p.id, "segments", n, "bytes", bytes, "logStartOffset", start, "reason", reason)
+	// On a full disk this write fails, and the deletion must go on all the same: the first segment's name says as much.
+	if err := p.store.writeCheckpoints(p.logDir, nil); err != nil {
+		p.store.logger.Warn("log start not in the checkpoint", "topic", p.topic, "partition", p.id, "error", err)
+	}
+	return p.doom(doomed, c.FileDeleteDelayMs, nowMs)
+}
+
+// deletable counts the oldest segments that may go. Caller: mu.
+func (p *Partition) deletable(all []*segment, c *Config, nowMs int64) (n int, reason string, err error) {
+	high, start := p.high.offset.Load(), p.logStart.Load()
+	surplus := int64(-1)
+	if c.CleanupDelete && c.RetentionBytes >= 0 {
+		surplus = p.totalBytes.Load() - c.RetentionBytes
+	}
+	for i, g := range all {
+		last := i == len(all)-1
+		end := g.endOffset.Load()
+		if end > high || last && g.sizeBytes.Load() == 0 {
+			return n, reason, nil
+		}
+		size := g.sizeBytes.Load()
+		switch {
+		case end <= start:
+			reason = "below the log start offset"
+		case surplus >= size && surplus > 0:
+			reason = "retention.bytes"
+		default:
+			if !c.CleanupDelete || c.RetentionMs < 0 {
+				return n, reason, nil
+			}
+			if err := g.loadMaxTimestamp(); err != nil {
+				return n, reason, err
+			}
+			stamp := g.maxTimestampMs
+			if stamp < 0 {
+				stamp = g.createdMs
+			}
+			if nowMs-stamp <= c.RetentionMs {
+				return n, reason, nil
+			}
+			reason = "retention.ms"
+		}
+		surplus -= size
+		n++
+	}
+	return n, reason, nil
+}
+
+// doom renames the files to .deleted and lets the janitor drop the references after the delay; the files go when the last
+// reader has let go. A crash in between leaves .deleted files, which the next start removes.
+func (p *Partition) doom(doomed []*segment, delayMs, nowMs int64) error {
+	var errs []error
+	for _, g := range doomed {
+		if _, err := g.open(); err != nil { // readers that hold the old list must not look for the old name
+			errs = append(errs, err)
+		}
+		g.mu.Lock()
+		for _, suffix := range []string{logSuffix, indexSuffix, timeIndexSuffix, txnIndexSuffix} {
+			name := g.path(suffix)
+			err := p.store.fs.Rename(name, name+deletedSuffix)
+			if err == nil {
+				g.unlink = append(g.unlink, name+deletedSuffix)
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+		if err := p.store.fs.Remove(segmentFile(g.dir, g.baseOffset, snapshotSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+		g.mu.Unlock()
+	}
+	p.store.janitor.doom(doomedSegments{nowMs + delayMs, doomed})
+	return errors.Join(errs...)
+}
+
+// DeleteRecords moves the log start offset to before (-1: the high watermark), durably before it returns (KIP-107), and
+// deletes the segments below it. A lower offset than the log start changes nothing.
+func (p *Partition) DeleteRecords(before int64) (lowWatermark int64, err error) {
+	if err := p.Err(); err != nil {
+		return 0, err
+	}
+	high := p.high.offset.Load()
+	if before == -1 {
+		before = high
+	}
+	if before < 0 || before > high {
+		return 0, p.wrap(fmt.Errorf("%w: %d, the high watermark is %d", ErrOffsetOutOfRange, before, high))
+	}
+	if start := p.logStart.Load(); before <= start {
+		return start, nil
+	}
+	if err := p.store.writeCheckpoints(p.logDir, map[*Partition]int64{p: before}); err != nil {
+		return 0, p.wrap(fmt.Errorf("%w: %w", ErrStorage, err))
+	}
+	p.mu.Lock()
+	if before > p.logStart.Load() {
+		p.logStart.Store(before)
+		p.epochs.truncateStart(before)
+	}
+	start := p.logStart.Load()
+	p.mu.Unlock()
+	if err := p.applyRetention(p.store.nowMs()); err != nil {
+		p.store.logger.Warn("records deleted, their segments not yet", "topic", p.topic, "partition", p.id, "error", err)
+	}
+	return start, nil
+}

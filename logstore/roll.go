@@ -1,0 +1,111 @@
+package logstore
+
+import (
+	"math/rand/v2"
+
+	"kaas/codec/batch"
+	"kaas/internal/vfs"
+)
+
+// jitter spreads rolls of partitions that were made together (segment.jitter.ms).
+func jitter(maxMs int64) int64 {
+	if maxMs <= 0 {
+		return 0
+	}
+	return rand.Int64N(maxMs)
+}
+
+// segmentFor returns the active segment, after a roll where Kafka rolls (LogSegment.shouldRoll). Caller: mu.
+func (p *Partition) segmentFor(bytes int, info *appendInfo, c *Config, nowMs int64) (*segment, error) {
+	g := p.segments.Load().active()
+	index, err := g.memIndex()
+	if err != nil {
+		return nil, err
+	}
+	if err := g.loadMaxTimestamp(); err != nil {
+		return nil, err
+	}
+	size := g.sizeBytes.Load()
+	if size == 0 {
+		return g, nil
+	}
+	full := size+int64(bytes) > int64(c.SegmentBytes)
+	if !full {
+		entries := int64(max(16, c.SegmentIndexBytes))
+		full = int64(index.offsets.n.Load()) >= entries/offsetEntryBytes || int64(index.times.n.Load()) >= entries/timeEntryBytes
+	}
+	if !full {
+		full = p.end.offset.Load()+info.records-1-g.baseOffset > 1<<31-1
+	}
+	if !full {
+		waited, err := g.waitedMs(info.maxTimestamp, nowMs)
+		if err != nil {
+			return nil, err
+		}
+		full = waited > c.SegmentMs-p.rollJitterMs
+	}
+	if !full {
+		return g, nil
+	}
+	return p.roll(nowMs)
+}
+
+// waitedMs is how old the segment is: by the timestamp of its first batch, or by the clock when that has none.
+func (g *segment) waitedMs(timestampMs, nowMs int64) (int64, error) {
+	if g.firstTimestampMs == unknownTimestamp {
+		f, err := g.open()
+		if err != nil {
+			return 0, err
+		}
+		header := make([]byte, batch.HeaderBytes)
+		if _, err := f.ReadAt(header, 0); err != nil {
+			return 0, err
+		}
+		g.firstTimestampMs = batch.View(header).MaxTimestamp()
+	}
+	if g.firstTimestampMs >= 0 {
+		return timestampMs - g.firstTimestampMs, nil
+	}
+	return nowMs - g.createdMs, nil
+}
+
+// roll seals the active segment and makes a new one at the log end. The new file is durable with the next commit, which
+// syncs the directory too; the sealed segment's index files and the producer snapshot are written by the janitor. On an
+// error nothing has changed. Caller: mu.
+func (p *Partition) roll(nowMs int64) (*segment, error) {
+	list := p.segments.Load()
+	old := list.active()
+	if old.sizeBytes.Load() == 0 {
+		return old, nil
+	}
+	end := p.end.offset.Load()
+	g := newSegment(p.store, p.path, end)
+	f, err := p.store.fs.OpenFile(g.path(logSuffix), vfs.Create|vfs.Truncate)
+	if err != nil {
+		return nil, err
+	}
+	index, err := old.memIndex()
+	if err != nil {
+		return nil, err
+	}
+	if err := old.loadMaxTimestamp(); err != nil {
+		return nil, err
+	}
+	appendTime(index, old.maxTimestampMs, old.maxTimestampAt, old.baseOffset)
+	g.file.Store(&openFile{f})
+	g.mem.Store(new(segmentIndex))
+	g.maxTimestampMs, g.createdMs = -1, nowMs
+	old.sealed.Store(true)
+	// A snapshot without producers is written too: it saves the next recovery the way from the start of the log.
+	seal := pendingSeal{segment: old, snapshot: p.producers.encode(), snapshotOffset: end}
+	p.producers.changed, p.producers.snapshotOffset = false, end
+	p.pending = append(p.pending, seal)
+	p.dirUnsynced = true
+	grown := make([]*segment, len(list.all)+1)
+	copy(grown, list.all)
+	grown[len(list.all)] = g
+	p.setSegments(grown)
+	p.end.store(position{end, g.baseOffset, 0})
+	p.store.janitor.sealed(p)
+	return g, nil
+}

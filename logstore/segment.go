@@ -1,0 +1,502 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"kaas/codec/batch"
+	"kaas/internal/limits"
+	"kaas/internal/vfs"
+)
+
+// segment is one .log file with its indexes.
+//
+// # Who frees it, and why a reader of any age is safe
+//
+// refs counts the segment list (1) and each reader. A reader takes a list with one atomic load, picks a segment and
+// acquires it by compare-and-swap from a count that is not zero. The list drops its reference once, when a newer list
+// without the segment is published; the count can reach zero only then, and it never leaves zero again. So a reader that
+// holds a reference has an open file and valid maps however many lists were published since, and a reader whose list is
+// so old that the count is zero fails to acquire, loads the list again and finds what replaced the segment. The files
+// are closed and unmapped by whoever takes the count to zero, through the store's graveyard, because that goroutine may
+// be an event loop and unlink, munmap and close may block.
+type segment struct {
+	store      *Store
+	dir        string // the directory at the time of creation; after Delete the path is stale, the open file is not
+	baseOffset int64
+
+	refs atomic.Int64
+
+	// sizeBytes is the end of the last whole batch. Writer: holder of Partition.mu. Readers may be behind.
+	sizeBytes atomic.Int64
+	// endOffset is the next offset after the segment. Writer: holder of Partition.mu; final once sealed is true.
+	endOffset atomic.Int64
+	sealed    atomic.Bool
+
+	file  atomic.Pointer[openFile]     // nil until first use; set under mu
+	log   atomic.Pointer[[]byte]       // the newest mmap of the .log, nil until first use; set under mu
+	mem   atomic.Pointer[segmentIndex] // writable index; nil: see files
+	files atomic.Pointer[indexFiles]   // sealed index; nil until first use
+	// aborted is the transaction index; nil until first use. The slice is immutable, a longer one replaces it.
+	aborted atomic.Pointer[[]AbortedTxn]
+
+	// Owner of the rest, until the blank line: Partition.mu.
+	bytesSinceIndex  int64
+	maxTimestampMs   int64 // unknownTimestamp until loaded from the time index
+	maxTimestampAt   int64 // last offset of the first batch that carries maxTimestampMs
+	firstTimestampMs int64 // largest timestamp of the first batch, unknownTimestamp until known
+	createdMs        int64
+	writtenOffsets   int  // entries of mem that are in the .index file
+	writtenTimes     int  // entries of mem that are in the .timeindex file
+	unsynced         bool // appended to since the last successful fdatasync began
+	hasTxnIndex      bool // a .txnindex file exists
+
+	txnUnsynced atomic.Bool // the .txnindex was written since its last sync began
+
+	mu       sync.Mutex
+	oldMaps  [][]byte // earlier, shorter mmaps; slices may still point into them. Owner: mu
+	unlink   []string // files to remove at burial. Owner: mu
+	buryNext *segment // owner: graveyard.mu
+}
+
+type openFile struct{ vfs.File }
+
+type indexFiles struct {
+	offsets, times mappedIndex
+}
+
+const unknownTimestamp = int64(-2)
+
+func newSegment(s *Store, dir string, baseOffset int64) *segment {
+	g := &segment{store: s, dir: dir, baseOffset: baseOffset, maxTimestampMs: unknownTimestamp, maxTimestampAt: -1, firstTimestampMs: unknownTimestamp}
+	g.refs.Store(1)
+	g.endOffset.Store(baseOffset)
+	return g
+}
+
+func (g *segment) path(suffix string) string { return segmentFile(g.dir, g.baseOffset, suffix) }
+
+// acquire takes a reference unless the segment is dead.
+func (g *segment) acquire() bool {
+	for {
+		n := g.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if g.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (g *segment) release() {
+	switch n := g.refs.Add(-1); {
+	case n == 0:
+		g.store.graveyard.add(g)
+	case n < 0:
+		panic(fmt.Sprintf("logstore: segment %s released twice", g.path(logSuffix)))
+	}
+}
+
+// open returns the .log file. The caller holds a reference.
+func (g *segment) open() (vfs.File, error) {
+	if f := g.file.Load(); f != nil {
+		return f.File, nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if f := g.file.Load(); f != nil {
+		return f.File, nil
+	}
+	f, err := g.store.fs.OpenFile(g.path(logSuffix), 0)
+	if err != nil {
+		return nil, err
+	}
+	g.file.Store(&openFile{f})
+	return f, nil
+}
+
+// mmap returns a view of the .log that covers [0, end), or nil when the budget of maps is spent. The active segment is
+// mapped at reservedBytes at once; pages beyond what was written must not be touched (SIGBUS), and nobody does, because
+// slices end at sizeBytes. The caller holds a reference.
+func (g *segment) mmap(end, reservedBytes int64) []byte {
+	if m := g.log.Load(); m != nil && int64(len(*m)) >= end {
+		return *m
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	old := g.log.Load()
+	if old != nil && int64(len(*old)) >= end {
+		return *old
+	}
+	f := g.file.Load()
+	if f == nil || !g.store.takeMap() {
+		return nil
+	}
+	length := max(end, reservedBytes)
+	if g.sealed.Load() {
+		length = g.sizeBytes.Load()
+	}
+	m, err := f.Map(int(length))
+	if err != nil {
+		g.store.returnMaps(1)
+		g.store.logger.Warn("mmap failed, reading by descriptor", "file", g.path(logSuffix), "error", err)
+		return nil
+	}
+	if old != nil {
+		g.oldMaps = append(g.oldMaps, *old)
+	}
+	g.log.Store(&m)
+	return m
+}
+
+// bury closes everything. Called once, by the graveyard, when refs is zero.
+func (g *segment) bury() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var errs []error
+	f := g.file.Load()
+	maps := g.oldMaps
+	if m := g.log.Load(); m != nil {
+		maps = append(maps, *m)
+	}
+	for _, m := range maps {
+		errs = append(errs, unix.Munmap(m))
+	}
+	g.store.returnMaps(len(maps))
+	if x := g.files.Load(); x != nil {
+		for _, m := range []mappedIndex{x.offsets, x.times} {
+			if m.mapped {
+				errs = append(errs, unix.Munmap(m.b))
+				g.store.returnMaps(1)
+			}
+		}
+	}
+	if f != nil {
+		errs = append(errs, f.Close())
+	}
+	for _, name := range g.unlink {
+		if err := g.store.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// memIndex returns the writable index, loading what the files hold. Caller: Partition.mu, or recovery.
+func (g *segment) memIndex() (*segmentIndex, error) {
+	if m := g.mem.Load(); m != nil {
+		return m, nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.loadMem()
+}
+
+// loadMem: owner mu held.
+func (g *segment) loadMem() (*segmentIndex, error) {
+	if m := g.mem.Load(); m != nil {
+		return m, nil
+	}
+	m := new(segmentIndex)
+	offsets, times, err := g.readIndexFiles()
+	if err != nil {
+		g.store.logger.Warn("index rebuilt", "file", g.path(indexSuffix), "reason", err)
+		if m, err = g.rebuildIndex(); err != nil {
+			return nil, err
+		}
+		g.mem.Store(m)
+		return m, nil
+	}
+	for at := 0; at < len(offsets); at += offsetEntryBytes {
+		m.offsets.append(offsetEntry{be32(offsets[at:]), be32(offsets[at+4:])})
+	}
+	for at := 0; at < len(times); at += timeEntryBytes {
+		m.times.append(timeEntry{be64(times[at:]), be32(times[at+8:])})
+	}
+	g.mem.Store(m)
+	return m, nil
+}
+
+// readIndexFiles reads and checks both files.
+func (g *segment) readIndexFiles() (offsets, times []byte, err error) {
+	if offsets, err = readIndexFile(g.store.fs, g.path(indexSuffix), offsetEntryBytes); err != nil {
+		return nil, nil, err
+	}
+	if times, err = readIndexFile(g.store.fs, g.path(timeIndexSuffix), timeEntryBytes); err != nil {
+		return nil, nil, err
+	}
+	if err = checkOffsets(offsets, g.sizeBytes.Load()); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", filepath.Base(g.path(indexSuffix)), err)
+	}
+	if err = checkTimes(times); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", filepath.Base(g.path(timeIndexSuffix)), err)
+	}
+	return offsets, times, nil
+}
+
+// rebuildIndex scans the segment up to sizeBytes. It may be slow; it happens once, when an index file is missing or wrong.
+func (g *segment) rebuildIndex() (*segmentIndex, error) {
+	f, err := g.openLocked()
+	if err != nil {
+		return nil, err
+	}
+	b := indexBuilder{base: g.baseOffset, intervalBytes: 4096, maxTimestampMs: -1, maxTimestampAt: -1, index: new(segmentIndex)}
+	sc := scanner{file: f, size: g.sizeBytes.Load(), headersOnly: true}
+	defer sc.close()
+	for {
+		v, at, err := sc.next()
+		if err != nil {
+			return nil, fmt.Errorf("%s at %d: %w", g.path(logSuffix), at, err)
+		}
+		if v == nil {
+			break
+		}
+		b.add(v, at)
+	}
+	b.finish()
+	return b.index, nil
+}
+
+// openLocked is open with mu held.
+func (g *segment) openLocked() (vfs.File, error) {
+	if f := g.file.Load(); f != nil {
+		return f.File, nil
+	}
+	f, err := g.store.fs.OpenFile(g.path(logSuffix), 0)
+	if err != nil {
+		return nil, err
+	}
+	g.file.Store(&openFile{f})
+	return f, nil
+}
+
+// indexBuilder makes index entries as LogSegment.append does.
+type indexBuilder struct {
+	base           int64
+	intervalBytes  int64
+	sinceBytes     int64
+	maxTimestampMs int64
+	maxTimestampAt int64
+	index          *segmentIndex
+}
+
+func (b *indexBuilder) add(v batch.View, position int64) {
+	if ts := v.MaxTimestamp(); ts > b.maxTimestampMs {
+		b.maxTimestampMs, b.maxTimestampAt = ts, v.LastOffset()
+	}
+	if b.sinceBytes > b.intervalBytes {
+		b.index.offsets.append(offsetEntry{relative(v.LastOffset(), b.base), int32(position)})
+		b.finish()
+		b.sinceBytes = 0
+	}
+	b.sinceBytes += int64(v.SizeBytes())
+}
+
+// finish adds the time entry of what was seen so far (TimeIndex.maybeAppend).
+func (b *indexBuilder) finish() {
+	appendTime(b.index, b.maxTimestampMs, b.maxTimestampAt, b.base)
+}
+
+func appendTime(index *segmentIndex, timestampMs, at, base int64) {
+	last := int64(-1)
+	if v := index.times.view(); len(v) > 0 {
+		last = v[len(v)-1].timestampMs
+	}
+	if timestampMs > last {
+		index.times.append(timeEntry{timestampMs, relative(at, base)})
+	}
+}
+
+// sealedIndex maps the index files. The caller holds a reference.
+func (g *segment) sealedIndex() (*indexFiles, *segmentIndex, error) {
+	if m := g.mem.Load(); m != nil {
+		return nil, m, nil
+	}
+	if x := g.files.Load(); x != nil {
+		return x, nil, nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if x := g.files.Load(); x != nil {
+		return x, nil, nil
+	}
+	if !g.sealed.Load() || g.mem.Load() != nil {
+		m, err := g.loadMem()
+		return nil, m, err
+	}
+	x := new(indexFiles)
+	var err error
+	if x.offsets, err = g.mapIndex(indexSuffix, offsetEntryBytes); err == nil {
+		if x.times, err = g.mapIndex(timeIndexSuffix, timeEntryBytes); err == nil {
+			if err = checkOffsets(x.offsets.b, g.sizeBytes.Load()); err == nil {
+				err = checkTimes(x.times.b)
+			}
+		}
+	}
+	if err != nil {
+		g.unmapIndex(x)
+		g.store.logger.Warn("index rebuilt", "file", g.path(indexSuffix), "reason", err)
+		m, rebuildErr := g.rebuildIndex()
+		if rebuildErr != nil {
+			return nil, nil, rebuildErr
+		}
+		g.mem.Store(m)
+		return nil, m, nil
+	}
+	g.files.Store(x)
+	return x, nil, nil
+}
+
+func (g *segment) unmapIndex(x *indexFiles) {
+	for _, m := range []*mappedIndex{&x.offsets, &x.times} {
+		if m.mapped {
+			if err := unix.Munmap(m.b); err != nil {
+				panic(fmt.Sprintf("logstore: munmap of an index: %v", err))
+			}
+			g.store.returnMaps(1)
+		}
+		*m = mappedIndex{}
+	}
+}
+
+// mapIndex: owner mu held.
+func (g *segment) mapIndex(suffix string, entryBytes int) (mappedIndex, error) {
+	f, err := g.store.fs.OpenFile(g.path(suffix), vfs.ReadOnly)
+	if err != nil {
+		return mappedIndex{}, err
+	}
+	defer func() { _ = f.Close() }() // only read from; the map outlives the descriptor
+	size, err := f.Size()
+	if err != nil || size == 0 {
+		return mappedIndex{}, err
+	}
+	if size%int64(entryBytes) == 0 && g.store.takeMap() {
+		b, err := f.Map(int(size))
+		if err == nil {
+			if !allZero(b[len(b)-entryBytes:]) {
+				return mappedIndex{b, true}, nil
+			}
+			err = unix.Munmap(b) // preallocated and never trimmed: readIndexFile cuts it
+		}
+		g.store.returnMaps(1)
+		if err != nil {
+			g.store.logger.Warn("mmap failed, reading the index", "file", g.path(suffix), "error", err)
+		}
+	}
+	b, err := readIndexFile(g.store.fs, g.path(suffix), entryBytes)
+	return mappedIndex{b, false}, err
+}
+
+// floorPosition of an offset: where to begin to look for the batch that holds it.
+func (g *segment) positionBefore(offset int64) (int64, error) {
+	files, mem, err := g.sealedIndex()
+	if err != nil {
+		return 0, err
+	}
+	rel := relative(min(offset, g.baseOffset+1<<31-1), g.baseOffset)
+	if mem != nil {
+		return int64(floorOffset(mem.offsets.view(), rel)), nil
+	}
+	if e := files.offsets.floor(int64(rel), offsetEntryBytes, 0, 4); e != nil {
+		return int64(be32(e[4:])), nil
+	}
+	return 0, nil
+}
+
+// boundaryBefore returns the position of an indexed batch at or before position.
+func (g *segment) boundaryBefore(position int64) (int64, error) {
+	files, mem, err := g.sealedIndex()
+	if err != nil {
+		return 0, err
+	}
+	if mem != nil {
+		return int64(floorPosition(mem.offsets.view(), int32(position))), nil
+	}
+	if e := files.offsets.floor(position, offsetEntryBytes, 4, 4); e != nil {
+		return int64(be32(e[4:])), nil
+	}
+	return 0, nil
+}
+
+// offsetBeforeTime returns the offset of the last time entry at or before timestampMs, or the base offset.
+func (g *segment) offsetBeforeTime(timestampMs int64) (int64, error) {
+	files, mem, err := g.sealedIndex()
+	if err != nil {
+		return 0, err
+	}
+	if mem != nil {
+		return g.baseOffset + int64(floorTime(mem.times.view(), timestampMs)), nil
+	}
+	if e := files.times.floor(timestampMs, timeEntryBytes, 0, 8); e != nil {
+		return g.baseOffset + int64(be32(e[8:])), nil
+	}
+	return g.baseOffset, nil
+}
+
+// loadMaxTimestamp makes maxTimestampMs known. Caller: Partition.mu.
+func (g *segment) loadMaxTimestamp() error {
+	if g.maxTimestampMs != unknownTimestamp {
+		return nil
+	}
+	if g.sizeBytes.Load() == 0 {
+		g.maxTimestampMs, g.maxTimestampAt = -1, -1
+		return nil
+	}
+	files, mem, err := g.sealedIndex()
+	if err != nil {
+		return err
+	}
+	g.maxTimestampMs, g.maxTimestampAt = -1, -1
+	if mem != nil {
+		if v := mem.times.view(); len(v) > 0 {
+			g.maxTimestampMs, g.maxTimestampAt = v[len(v)-1].timestampMs, g.baseOffset+int64(v[len(v)-1].relativeOffset)
+		}
+	} else if b := files.times.b; len(b) > 0 {
+		b = b[len(b)-timeEntryBytes:]
+		g.maxTimestampMs, g.maxTimestampAt = be64(b), g.baseOffset+int64(be32(b[8:]))
+	}
+	return nil
+}
+
+// graveyard holds segments whose last reference went away, until the janitor buries them.
+type graveyard struct {
+	mu   sync.Mutex
+	head *segment // owner: mu
+	wake chan struct{}
+}
+
+func (y *graveyard) add(g *segment) {
+	y.mu.Lock()
+	g.buryNext, y.head = y.head, g
+	y.mu.Unlock()
+	select {
+	case y.wake <- struct{}{}:
+	default: // a wake-up is pending already
+	}
+}
+
+func (y *graveyard) take() *segment {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	g := y.head
+	y.head = nil
+	return g
+}
+
+// takeMap reserves one mmap of the budget.
+func (s *Store) takeMap() bool {
+	if s.maps.Add(1) > limits.FileMaps {
+		s.maps.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (s *Store) returnMaps(n int) { s.maps.Add(-int64(n)) }

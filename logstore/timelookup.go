@@ -1,0 +1,192 @@
+package logstore
+
+import (
+	"context"
+	"fmt"
+
+	"kaas/codec/batch"
+	"kaas/internal/limits"
+)
+
+// OffsetForTimestamp finds the first record whose timestamp is at or after timestampMs (KIP-79), exact to the record: the
+// one batch that holds it is decoded, which Counters.TimeLookupBatches counts. It may block; keep it off event loops.
+func (p *Partition) OffsetForTimestamp(ctx context.Context, timestampMs int64, iso Isolation) (TimestampOffset, bool, error) {
+	if err := p.Err(); err != nil {
+		return TimestampOffset{}, false, err
+	}
+	limit := p.limit(iso)
+	start := p.logStart.Load()
+	list := p.segments.Load()
+	for i := max(list.find(start), 0); i < len(list.all); i++ {
+		g := list.all[i]
+		if g.baseOffset >= limit.offset {
+			break
+		}
+		if !g.acquire() {
+			continue // below the log start by now
+		}
+		found, ok, err := p.lookupTime(ctx, g, timestampMs, start, limit.offset)
+		g.release()
+		if err != nil {
+			return TimestampOffset{}, false, p.wrap(err)
+		}
+		if ok {
+			return found, true, nil
+		}
+	}
+	return TimestampOffset{}, false, nil
+}
+
+// lookupTime searches one segment for the first record at or after timestampMs in [start, limit). The caller holds a
+// reference.
+func (p *Partition) lookupTime(ctx context.Context, g *segment, timestampMs, start, limit int64) (none TimestampOffset, ok bool, err error) {
+	p.mu.Lock()
+	err = g.loadMaxTimestamp()
+	largest := g.maxTimestampMs
+	p.mu.Unlock()
+	if err != nil {
+		return none, false, err
+	}
+	if largest < timestampMs {
+		return none, false, nil
+	}
+	from, err := g.offsetBeforeTime(timestampMs)
+	if err != nil {
+		return none, false, err
+	}
+	at, err := g.positionBefore(max(from, start))
+	if err != nil {
+		return none, false, err
+	}
+	f, err := g.open()
+	if err != nil {
+		return none, false, err
+	}
+	sc := scanner{file: f, at: at, size: g.sizeBytes.Load(), headersOnly: true}
+	defer sc.close()
+	for {
+		if err := ctx.Err(); err != nil {
+			return none, false, err
+		}
+		v, at, err := sc.next()
+		if err != nil {
+			return none, false, fmt.Errorf("%w: %s at %d: %w", ErrStorage, g.path(logSuffix), at, err)
+		}
+		if v == nil || v.BaseOffset() >= limit {
+			return none, false, nil
+		}
+		if v.MaxTimestamp() < timestampMs || v.LastOffset() < start {
+			continue
+		}
+		found, ok, err := p.firstRecord(g, at, v.SizeBytes(), func(r *batch.Record) bool {
+			return r.TimestampMs >= timestampMs && r.Offset >= start && r.Offset < limit
+		})
+		if err != nil || ok {
+			return found, ok, err
+		}
+	}
+}
+
+// firstRecord decodes the batch at position at and returns the first record that matches.
+func (p *Partition) firstRecord(g *segment, at int64, size int, match func(*batch.Record) bool) (none TimestampOffset, ok bool, err error) {
+	f, err := g.open()
+	if err != nil {
+		return none, false, err
+	}
+	b := make([]byte, size)
+	if _, err := f.ReadAt(b, at); err != nil {
+		return none, false, err
+	}
+	v := batch.View(b)
+	p.store.counters.TimeLookupBatches.Add(1)
+	it, err := v.Records(limits.DecompressedBatchBytes)
+	if err != nil {
+		return none, false, fmt.Errorf("%w: %s at %d: %w", ErrCorruptMessage, g.path(logSuffix), at, err)
+	}
+	defer it.Close()
+	for it.Next() {
+		if r := it.Record(); match(r) {
+			return TimestampOffset{Offset: r.Offset, TimestampMs: r.TimestampMs, LeaderEpoch: v.PartitionLeaderEpoch()}, true, nil
+		}
+	}
+	return none, false, it.Err()
+}
+
+// MaxTimestamp finds the first record that carries the largest timestamp (KIP-734).
+func (p *Partition) MaxTimestamp(ctx context.Context, iso Isolation) (TimestampOffset, bool, error) {
+	if err := p.Err(); err != nil {
+		return TimestampOffset{}, false, err
+	}
+	limit := p.limit(iso)
+	start := p.logStart.Load()
+	list := p.segments.Load()
+	best := TimestampOffset{TimestampMs: -1}
+	found := false
+	for i := max(list.find(start), 0); i < len(list.all); i++ {
+		g := list.all[i]
+		if g.baseOffset >= limit.offset {
+			break
+		}
+		if !g.acquire() {
+			continue
+		}
+		t, ok, err := p.maxTimestampOf(ctx, g, start, limit.offset, best.TimestampMs)
+		g.release()
+		if err != nil {
+			return TimestampOffset{}, false, p.wrap(err)
+		}
+		if ok {
+			best, found = t, true
+		}
+	}
+	return best, found, nil
+}
+
+// maxTimestampOf finds the record of a segment whose timestamp is the largest in [start, limit) and above floor. It reads
+// headers only from the batch that the time index names last below the limit.
+func (p *Partition) maxTimestampOf(ctx context.Context, g *segment, start, limit, floor int64) (none TimestampOffset, ok bool, err error) {
+	p.mu.Lock()
+	err = g.loadMaxTimestamp()
+	largest, largestAt := g.maxTimestampMs, g.maxTimestampAt
+	p.mu.Unlock()
+	if err != nil || largest <= floor {
+		return none, false, err
+	}
+	from := largestAt
+	if largestAt < start || largestAt >= limit {
+		from = start // rare: the record that carries it may not be seen, so look at every batch
+	}
+	at, err := g.positionBefore(from)
+	if err != nil {
+		return none, false, err
+	}
+	f, err := g.open()
+	if err != nil {
+		return none, false, err
+	}
+	sc := scanner{file: f, at: at, size: g.sizeBytes.Load(), headersOnly: true}
+	defer sc.close()
+	bestAt, bestSize := int64(-1), 0
+	for {
+		if err := ctx.Err(); err != nil {
+			return none, false, err
+		}
+		v, at, err := sc.next()
+		if err != nil {
+			return none, false, fmt.Errorf("%w: %s at %d: %w", ErrStorage, g.path(logSuffix), at, err)
+		}
+		if v == nil || v.BaseOffset() >= limit {
+			break
+		}
+		if v.LastOffset() >= from && v.MaxTimestamp() > floor {
+			floor, bestAt, bestSize = v.MaxTimestamp(), at, v.SizeBytes()
+			if from == largestAt {
+				break // the index names it
+			}
+		}
+	}
+	if bestAt < 0 {
+		return none, false, nil
+	}
+	return p.firstRecord(g, bestAt, bestSize, func(r *batch.Record) bool { return r.TimestampMs >= floor })
+}

@@ -1,0 +1,114 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"kaas/internal/vfs"
+)
+
+// Entries of .txnindex, big-endian, in the order of their last offsets (AbortedTxn.java; docs/format/txnindex.md):
+//
+//	version int16 = 0, producerId int64, firstOffset int64, lastOffset int64, lastStableOffset int64
+const abortedEntryBytes = 34
+
+func encodeAborted(a AbortedTxn) []byte {
+	b := make([]byte, abortedEntryBytes)
+	put64(b[2:], a.ProducerID)
+	put64(b[10:], a.FirstOffset)
+	put64(b[18:], a.LastOffset)
+	put64(b[26:], a.LastStableOffset)
+	return b
+}
+
+func decodeAborted(b []byte, base int64) ([]AbortedTxn, error) {
+	if len(b)%abortedEntryBytes != 0 {
+		return nil, fmt.Errorf("transaction index of %d bytes", len(b))
+	}
+	out := make([]AbortedTxn, 0, len(b)/abortedEntryBytes)
+	last := base - 1
+	for ; len(b) > 0; b = b[abortedEntryBytes:] {
+		a := AbortedTxn{be64(b[2:]), be64(b[10:]), be64(b[18:]), be64(b[26:])}
+		if be16(b) != 0 || a.LastOffset <= last || a.FirstOffset > a.LastOffset {
+			return nil, fmt.Errorf("transaction index entry %+v, version %d, after offset %d", a, be16(b), last)
+		}
+		last = a.LastOffset
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// abortedTxns returns the aborted transactions whose markers stand in the segment. The caller holds a reference.
+func (g *segment) abortedTxns() ([]AbortedTxn, error) {
+	if a := g.aborted.Load(); a != nil {
+		return *a, nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if a := g.aborted.Load(); a != nil {
+		return *a, nil
+	}
+	b, err := vfs.ReadFile(g.store.fs, g.path(txnIndexSuffix), 1<<31)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	a, err := decodeAborted(b, g.baseOffset)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", g.path(txnIndexSuffix), err)
+	}
+	g.aborted.Store(&a)
+	return a, nil
+}
+
+// appendAborted writes one entry to the file and publishes it. Caller: Partition.mu. On error nothing has changed, except
+// that the file may be longer; the next write goes to the same place.
+func (g *segment) appendAborted(a AbortedTxn) error {
+	old, err := g.abortedTxns()
+	if err != nil {
+		return err
+	}
+	f, err := g.store.fs.OpenFile(g.path(txnIndexSuffix), vfs.Create)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(encodeAborted(a), int64(len(old))*abortedEntryBytes)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	// A new array each time: readers may hold the old one.
+	grown := append(old[:len(old):len(old)], a)
+	g.aborted.Store(&grown)
+	g.hasTxnIndex = true
+	g.txnUnsynced.Store(true)
+	return nil
+}
+
+// AbortedTransactions appends the aborted transactions that overlap [from, to) to into.
+func (p *Partition) AbortedTransactions(from, to int64, into []AbortedTxn) []AbortedTxn {
+	list := p.segments.Load()
+	for i := max(list.find(from), 0); i < len(list.all); i++ {
+		g := list.all[i]
+		if !g.acquire() {
+			continue // deleted by retention: its offsets are below the log start
+		}
+		aborted, err := g.abortedTxns()
+		g.release()
+		if err != nil {
+			p.store.logger.Error("transaction index unreadable", "topic", p.topic, "partition", p.id, "error", err)
+			continue
+		}
+		for _, a := range aborted {
+			if a.LastOffset >= from && a.FirstOffset < to {
+				into = append(into, a)
+			}
+			if a.LastStableOffset >= to {
+				return into // what comes later began at or after this stable offset
+			}
+		}
+	}
+	return into
+}
