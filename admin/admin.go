@@ -30,25 +30,25 @@ type Options struct {
 	Config    *config.Broker
 	Logs      Logs
 	Logger    *slog.Logger
-	// Authorizer nil allows everything, and ACL requests are answered as Kafka
-	// answers them without an authorizer.
+	// Authorizer nil allows everything.
 	Authorizer auth.Authorizer
 	// DropTopic removes a topic from the broker's registry in dev mode, where it
 	// is no resource (broker.Broker.DropTopic). nil in the other modes.
 	DropTopic func(ctx context.Context, name string) error
-	Clock     func() time.Time // nil: time.Now
+	// LogLevel is what BROKER_LOGGER shows and changes; nil: not served.
+	LogLevel *slog.LevelVar
+	Clock    func() time.Time // nil: time.Now
 }
 
 // Admin holds the handlers.
 type Admin struct {
 	Options
-	secured bool // an authorizer was given
-	pool    *Pool
+	pool *Pool
 }
 
 // New makes the handlers and their pool.
 func New(o Options) *Admin {
-	a := &Admin{Options: o, secured: o.Authorizer != nil}
+	a := &Admin{Options: o}
 	if a.Authorizer == nil {
 		a.Authorizer = auth.AllowAll{}
 	}
@@ -68,7 +68,8 @@ func (a *Admin) Close(ctx context.Context) error { return a.pool.Close(ctx) }
 // APIs lists what this room serves.
 func (a *Admin) APIs() []codec.API {
 	return []codec.API{
-		a.createTopicsAPI(), a.deleteTopicsAPI(),
+		a.createTopicsAPI(), a.deleteTopicsAPI(), a.deleteRecordsAPI(), a.describeACLsAPI(), a.describeConfigsAPI(),
+		a.alterConfigsAPI(), a.describeLogDirsAPI(), a.createPartitionsAPI(), a.incrementalAlterConfigsAPI(),
 	}
 }
 

@@ -18,3 +18,7 @@ const (
 	// repeated when someone else changed it in between.
 	AdminConflictRetries = 10
 )
+
+// AdminConfigWaitMs is how long the reply to a change of configs waits until the
+// broker acts on it: these requests name no timeout.
+const AdminConfigWaitMs = 5_000

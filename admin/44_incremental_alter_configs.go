@@ -1,0 +1,188 @@
+package admin
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"kaas/codec"
+	"kaas/meta"
+	"kaas/meta/config"
+)
+
+// IncrementalAlterConfigs, key 44, v0 to v1 (KIP-339).
+//
+// Topics: the operations become one merge patch of spec.config, all of them or
+// none. SET with null removes, as DELETE does. APPEND and SUBTRACT work on keys
+// of type list only. Keys may be dotted or camelCase. BROKER: nothing changes at
+// run time, INVALID_CONFIG. BROKER_LOGGER: the log level.
+//
+//	v1     flexible
+//
+// Checks: Kafka's ControllerApis.incrementalAlterConfigs and
+// ConfigurationControlManager.
+func (a *Admin) incrementalAlterConfigsAPI() codec.API {
+	return codec.API{
+		Key: 44, Name: "IncrementalAlterConfigs", MinVersion: 0, MaxVersion: 1, Class: codec.Pool,
+		Handle: a.incrementalAlterConfigs, Refuse: refuseIncrementalAlterConfigs,
+		Note: "one merge patch of spec.config per topic; the log level",
+	}
+}
+
+func refuseIncrementalAlterConfigs(r *codec.Request, errorCode int16, throttleMs int32) {
+	request := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	if err := r.Decode(request); err != nil {
+		r.Fail(err)
+		return
+	}
+	response := request.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
+	response.ThrottleMillis = throttleMs
+	for i := range request.Resources {
+		result := kmsg.NewIncrementalAlterConfigsResponseResource()
+		result.ResourceType, result.ResourceName = request.Resources[i].ResourceType, request.Resources[i].ResourceName
+		result.ErrorCode = errorCode
+		response.Resources = append(response.Resources, result)
+	}
+	r.Respond(response)
+}
+
+func (a *Admin) incrementalAlterConfigs(r *codec.Request) {
+	request := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	if err := r.Decode(request); err != nil {
+		r.Fail(err)
+		return
+	}
+	type identity struct {
+		kind kmsg.ConfigResourceType
+		name string
+	}
+	times := make(map[identity]int, len(request.Resources))
+	for i := range request.Resources {
+		times[identity{request.Resources[i].ResourceType, request.Resources[i].ResourceName}]++
+	}
+	response := request.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
+	for i := range request.Resources {
+		resource := &request.Resources[i]
+		var problem *failure
+		if times[identity{resource.ResourceType, resource.ResourceName}] > 1 {
+			problem = fail(kerr.InvalidRequest, "Each resource must appear at most once.")
+		} else {
+			problem = a.alterIncrementally(r, resource, request.ValidateOnly)
+		}
+		result := kmsg.NewIncrementalAlterConfigsResponseResource()
+		result.ResourceType, result.ResourceName = resource.ResourceType, resource.ResourceName
+		if problem != nil {
+			result.ErrorCode, result.ErrorMessage = problem.code.Code, &problem.message
+		}
+		response.Resources = append(response.Resources, result)
+	}
+	r.Respond(response)
+}
+
+func (a *Admin) alterIncrementally(r *codec.Request, resource *kmsg.IncrementalAlterConfigsRequestResource, validateOnly bool) *failure {
+	seen := make(map[string]bool, len(resource.Configs))
+	for i := range resource.Configs {
+		key := meta.DottedConfigKey(resource.Configs[i].Name)
+		if seen[key] {
+			return fail(kerr.InvalidRequest, "Error due to duplicate config keys")
+		}
+		seen[key] = true
+	}
+	switch resource.ResourceType {
+	case kmsg.ConfigResourceTypeTopic:
+		return a.alterTopicConfig(r, resource.ResourceName, validateOnly, func(topic *meta.KafkaTopic) (configChange, error) {
+			return a.changeByOperations(topic, resource.Configs)
+		})
+	case kmsg.ConfigResourceTypeBroker:
+		var keys []string
+		for i := range resource.Configs {
+			keys = append(keys, resource.Configs[i].Name)
+		}
+		return a.alterBroker(r, resource.ResourceName, keys)
+	case kmsg.ConfigResourceTypeBrokerLogger:
+		levels := make(map[string]string, len(resource.Configs))
+		for i := range resource.Configs {
+			entry := &resource.Configs[i]
+			if entry.Op != kmsg.IncrementalAlterConfigOpSet || entry.Value == nil {
+				return fail(kerr.InvalidRequest, "The level of logger %s can only be set.", entry.Name)
+			}
+			levels[entry.Name] = *entry.Value
+		}
+		return a.alterLogger(r, resource.ResourceName, validateOnly, levels)
+	default:
+		return unsupportedResource(resource.ResourceType)
+	}
+}
+
+// changeByOperations turns the operations into values. APPEND and SUBTRACT start
+// from the override, without one from what the broker has in force.
+func (a *Admin) changeByOperations(topic *meta.KafkaTopic, operations []kmsg.IncrementalAlterConfigsRequestResourceConfig) (configChange, error) {
+	change := make(configChange, len(operations))
+	overrides, err := topic.ConfigOverrides()
+	if err != nil {
+		return nil, fail(kerr.InvalidConfig, "%s", err)
+	}
+	for i := range operations {
+		operation := &operations[i]
+		key := meta.DottedConfigKey(operation.Name)
+		known := config.TopicKey(key)
+		switch operation.Op {
+		case kmsg.IncrementalAlterConfigOpSet:
+			change[key] = operation.Value
+		case kmsg.IncrementalAlterConfigOpDelete:
+			change[key] = nil
+		case kmsg.IncrementalAlterConfigOpAppend, kmsg.IncrementalAlterConfigOpSubtract:
+			word := "APPEND to"
+			if operation.Op == kmsg.IncrementalAlterConfigOpSubtract {
+				word = "SUBTRACT from"
+			}
+			switch {
+			case known == nil:
+				return nil, fail(kerr.InvalidConfig, "Unknown topic config name: %s", operation.Name)
+			case known.Type != config.List:
+				return nil, fail(kerr.InvalidConfig, "Can't %s key %s because its type is not LIST.", word, key)
+			case operation.Value == nil:
+				return nil, fail(kerr.InvalidRequest, "Null value not supported for : %s", key)
+			}
+			change[key] = a.listChange(key, overrides, operation)
+		default:
+			return nil, fail(kerr.InvalidRequest, "Unknown operation %d on config %s", int8(operation.Op), operation.Name)
+		}
+	}
+	return change, nil
+}
+
+func (a *Admin) listChange(key string, overrides map[string]string, operation *kmsg.IncrementalAlterConfigsRequestResourceConfig) *string {
+	current, ok := overrides[key]
+	if !ok {
+		for _, entry := range a.Config.DescribeTopic(nil) {
+			if entry.Key.Name == key && !entry.Null {
+				current = entry.Value
+			}
+		}
+	}
+	elements := listElements(current)
+	for _, element := range listElements(*operation.Value) {
+		at := slices.Index(elements, element)
+		switch {
+		case operation.Op == kmsg.IncrementalAlterConfigOpAppend && at < 0:
+			elements = append(elements, element)
+		case operation.Op == kmsg.IncrementalAlterConfigOpSubtract && at >= 0:
+			elements = slices.Delete(elements, at, at+1)
+		}
+	}
+	joined := strings.Join(elements, ",")
+	return &joined
+}
+
+func listElements(text string) []string {
+	var elements []string
+	for element := range strings.SplitSeq(text, ",") {
+		if element = strings.TrimSpace(element); element != "" {
+			elements = append(elements, element)
+		}
+	}
+	return elements
+}
