@@ -25,7 +25,7 @@ const brokerExamples = `  # Durable, on :9092, data in ./kaas-data
   kaas broker --override log.dirs=/var/lib/kaas --override num.partitions=3
 
   # The variables of Kafka's container image
-  KAFKA_LISTENERS=PLAINTEXT://:19092 KAFKA_LOG_DIRS=/tmp/kaas kaas broker
+  KAFKA_LISTENERS=PLAINTEXT://:19092 KAFKA_LOG_DIRS=./data kaas broker
 
   # In memory, nothing is written to disk, topics come by auto-creation
   kaas broker --dev`

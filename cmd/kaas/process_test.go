@@ -15,6 +15,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"kaas/internal/limits"
 )
 
 // TestMain lets the test binary be the program: a test that needs a process of
@@ -290,5 +294,87 @@ func TestKafkaVariablesOfTheContainerImage(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(data, "meta.properties")); err != nil {
 		t.Error(err)
+	}
+}
+
+// call sends one request with a v1 or v2 header and returns the connection; the
+// reply is the caller's to read.
+func call(t *testing.T, address string, request kmsg.Request) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	frame := kmsg.NewRequestFormatter(kmsg.FormatterClientID("test")).AppendRequest(nil, request, 1)
+	if _, err := c.Write(frame); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// waitingMember joins a group whose first rebalance waits for longer than a
+// stop takes, and returns when the broker has the request.
+func waitingMember(t *testing.T, p *process) net.Conn {
+	t.Helper()
+	ready := p.awaitReady()
+	join := kmsg.NewPtrJoinGroupRequest()
+	join.SetVersion(3) // before v4 a member needs no id to wait
+	join.Group, join.ProtocolType, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = "g", "consumer", 60000, 60000
+	protocol := kmsg.NewJoinGroupRequestProtocol()
+	protocol.Name = "range"
+	join.Protocols = append(join.Protocols, protocol)
+	c := call(t, kafkaAddress(ready), join)
+	base := "http://" + ready["http"].(string)
+	await(t, "the request is under way", func() bool {
+		response, err := http.Get(base + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		return err == nil && strings.Contains(string(body), "kaas_requests_in_flight 1\n")
+	})
+	return c
+}
+
+func await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not after %v: %s", patience, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestStopDoesNotWaitForRequestsThatWaitByNature(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t, onFreePorts("--override", "group.initial.rebalance.delay.ms=60000")...)
+	waitingMember(t, p)
+	began := time.Now()
+	p.signal(syscall.SIGTERM)
+	if code := p.awaitExit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if took := time.Since(began); took > limits.DrainTimeout+5*time.Second {
+		t.Errorf("the stop took %v", took)
+	}
+}
+
+func TestSecondSignalExitsAtOnce(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t, onFreePorts("--override", "group.initial.rebalance.delay.ms=60000")...)
+	waitingMember(t, p)
+	p.signal(syscall.SIGTERM)
+	await(t, "the first signal is being handled", func() bool { return strings.Contains(p.text(), `"msg":"stopping"`) })
+	began := time.Now()
+	p.signal(syscall.SIGTERM)
+	if code := p.awaitExit(); code != 128+int(syscall.SIGTERM) {
+		t.Errorf("exit code %d", code)
+	}
+	if took := time.Since(began); took > limits.DrainTimeout/2 {
+		t.Errorf("the second signal took %v", took)
 	}
 }
