@@ -51,3 +51,30 @@ func TestInitProducerIDRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestInitProducerIDs: every request without a transactional id gets another id,
+// epoch 0, whatever else it carries; over a restart, too.
+func TestInitProducerIDs(t *testing.T) {
+	t.Parallel()
+	tb := startBroker(t, nil)
+	seen := map[int64]bool{}
+	ask := func(version int16, timeoutMs int32, producerID int64, epoch int16) {
+		t.Helper()
+		request := kmsg.NewPtrInitProducerIDRequest()
+		request.Version, request.TransactionTimeoutMillis, request.ProducerID, request.ProducerEpoch = version, timeoutMs, producerID, epoch
+		response := tb.request(request).(*kmsg.InitProducerIDResponse)
+		if response.ErrorCode != 0 || response.ProducerID < 0 || response.ProducerEpoch != 0 || seen[response.ProducerID] {
+			t.Errorf("v%d: %+v, seen %v", version, response, seen)
+		}
+		seen[response.ProducerID] = true
+	}
+	for version := int16(0); version <= 5; version++ {
+		ask(version, 60_000, -1, -1)
+		ask(version, -1, -1, -1)
+	}
+	ask(4, 1<<31-1, 5, 3)
+	tb.options.Authorizer = deny{"IDEMPOTENT_WRITE CLUSTER kafka-cluster": true} // Write on any topic will do
+	tb.restart()
+	tb.createTopic("t", 1, nil)
+	ask(4, 60_000, -1, -1)
+}

@@ -24,8 +24,8 @@ import (
 	"kaas/netio"
 )
 
-// serve puts a broker on a free port.
-func serve(t testing.TB, b *Broker, logger *slog.Logger) string {
+// listen puts a broker on a free port.
+func listen(t testing.TB, b *Broker, logger *slog.Logger) *netio.Server {
 	t.Helper()
 	server, err := netio.Start(netio.Config{
 		Listeners: []netio.Listener{{Name: "PLAINTEXT", Network: "tcp", Address: "127.0.0.1:0"}},
@@ -34,6 +34,13 @@ func serve(t testing.TB, b *Broker, logger *slog.Logger) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return server
+}
+
+// serve is listen until the test ends.
+func serve(t testing.TB, b *Broker, logger *slog.Logger) string {
+	t.Helper()
+	server := listen(t, b, logger)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

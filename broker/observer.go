@@ -31,6 +31,7 @@ type observer struct {
 	// commands come from EnsureTopic and DropTopic in dev mode.
 	commands chan topicCommand
 	cancel   context.CancelFunc // set by start
+	stopped  chan struct{}      // closed by stop
 	done     sync.WaitGroup
 
 	// The rest is owned by the observer's goroutine.
@@ -54,7 +55,7 @@ type topicCommand struct {
 
 func (o *observer) init(b *Broker) {
 	o.broker, o.log = b, b.Logger
-	o.commands = make(chan topicCommand)
+	o.commands, o.stopped = make(chan topicCommand), make(chan struct{})
 	o.wanted, o.failed = map[string]*meta.KafkaTopic{}, map[string]bool{}
 }
 
@@ -82,6 +83,7 @@ func (o *observer) start(ctx context.Context) error {
 }
 
 func (o *observer) stop() {
+	close(o.stopped)
 	if o.cancel != nil {
 		o.cancel()
 		o.done.Wait()
@@ -309,11 +311,13 @@ func (o *observer) command(ctx context.Context, command topicCommand) error {
 	command.reply = make(chan error, 1)
 	select {
 	case o.commands <- command:
+	case <-o.stopped:
+		return errObserverStopped
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	select {
-	case err := <-command.reply:
+	case err := <-command.reply: // the observer answers what it has taken
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
