@@ -2,7 +2,6 @@ package broker
 
 import (
 	"encoding/binary"
-	"sync"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -21,18 +20,6 @@ import (
 type fetchSink interface {
 	codec.Sink
 	File(netio.FileRange)
-}
-
-// recordsPin keeps a slice of a segment until netio has sent it. Pooled.
-type recordsPin struct{ slice logstore.Slice }
-
-var recordsPinPool = sync.Pool{New: func() any { return new(recordsPin) }}
-
-// Release implements netio.Pin.
-func (p *recordsPin) Release() {
-	p.slice.Release()
-	p.slice = logstore.Slice{}
-	recordsPinPool.Put(p)
 }
 
 // Bytes of the parts of an answer, rounded up: what a buffer is sized by.
@@ -84,10 +71,8 @@ func (r *fetchReply) records(slice *logstore.Slice, nextBytes int) {
 	}
 	r.flush()
 	r.bytes += slice.Len
-	pin := recordsPinPool.Get().(*recordsPin)
-	pin.slice, *slice = *slice, logstore.Slice{}
-	// The sink may release the pin before File returns.
-	r.sink.File(netio.FileRange{FD: pin.slice.FD, Offset: pin.slice.Offset, Len: pin.slice.Len, Mem: pin.slice.Mem, Pin: pin})
+	r.sink.File(netio.FileRange{FD: slice.FD, Offset: slice.Offset, Len: slice.Len, Mem: slice.Mem, Pin: slice.Pin()})
+	*slice = logstore.Slice{}
 	r.buf = bufpool.Get(nextBytes)
 	r.b = r.buf.B[:0]
 }

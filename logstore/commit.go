@@ -24,7 +24,8 @@ const (
 //
 // Workers are started on demand, at most limit, and end when nothing is queued: an idle broker has none.
 type committer struct {
-	limit int
+	limit   int
+	started func() // work, as one value: a go statement with a method allocates a closure for each worker
 
 	mu      sync.Mutex
 	head    *Partition // queue; owner: mu
@@ -40,6 +41,7 @@ type committer struct {
 func newCommitter(limit int, now func() int64) *committer {
 	c := &committer{limit: limit, delayed: map[*Partition]int64{}, now: now}
 	c.idle = sync.NewCond(&c.mu)
+	c.started = c.work
 	return c
 }
 
@@ -55,7 +57,7 @@ func (c *committer) enqueue(p *Partition) {
 		c.push(p)
 		if c.running < c.limit {
 			c.running++
-			go c.work()
+			go c.started()
 		}
 	}
 }
