@@ -243,6 +243,10 @@ func (o *produceOperation) append(p *producePartition, records []byte) {
 		return
 	}
 	p.baseOffset, p.logAppendTimeMs, p.logStartOffset = result.BaseOffset, result.LogAppendTimeMs, result.LogStartOffset
+	if result.Duplicate && p.logAppendTimeMs < 0 {
+		// Kafka tells the time of the first append here, also under CreateTime, where it is the batch's.
+		p.logAppendTimeMs = batch.View(one).MaxTimestamp()
+	}
 	if o.acks == -1 {
 		p.waiter.Offset = result.LastOffset + 1
 		p.commit.Store(commitPending)

@@ -166,14 +166,10 @@ func (b *Broker) handleFetch(request *codec.Request) {
 		return
 	}
 	if view.IsolationLevel < 0 || view.IsolationLevel > 1 {
-		// As Kafka, whose IsolationLevel.forId throws; no session is made.
-		for i := range o.partitions {
-			o.partitions[i].refuse(kerr.UnknownServerError)
-		}
-		o.makesSession = false
-	} else {
-		o.resolve()
+		o.respondToAll(kerr.UnknownServerError) // as Kafka, whose IsolationLevel.forId throws
+		return
 	}
+	o.resolve()
 	o.start()
 }
 
@@ -315,7 +311,7 @@ func (o *fetchOperation) collect(blocking bool) (cold bool) {
 		}
 		o.waitable = true
 		err := p.read(o, min(left, int(max(p.maxBytes, 0))), first, blocking)
-		if errors.Is(err, logstore.ErrWouldBlock) || err == nil && !blocking && p.slice.Len > 0 && !p.slice.Resident() {
+		if errors.Is(err, logstore.ErrWouldBlock) || err == nil && !blocking && p.slice.Len > 0 && !o.broker.data.resident(&p.slice) {
 			o.releaseSlices()
 			return true
 		}

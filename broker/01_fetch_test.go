@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"kaas/auth"
+	"kaas/internal/limits"
+	"kaas/logstore"
 	"kaas/meta/config"
 )
 
@@ -343,9 +346,48 @@ func TestUnknownIsolationLevel(t *testing.T) {
 	t.Parallel()
 	b := newDataBroker(t, testTopics{"t": 1})
 	got := fetchNow(t, b, fetchSpec{version: 11, topic: "t", partitions: map[int32]int64{0: 0}, epoch: 0, isolation: 7, maxWait: 600_000, minBytes: 1})
-	if p := got.Topics[0].Partitions[0]; p.ErrorCode != kerr.UnknownServerError.Code || got.SessionID != 0 {
+	if p := got.Topics[0].Partitions[0]; got.ErrorCode != kerr.UnknownServerError.Code || p.ErrorCode != kerr.UnknownServerError.Code || got.SessionID != 0 {
 		t.Fatalf("%+v", got)
 	}
+}
+
+// Records that are not in memory are read by the cold workers: the handler
+// returns before, and the loop goes on. A parked fetch takes the same way.
+func TestColdRecordsLeaveTheLoop(t *testing.T) {
+	t.Parallel()
+	b := newDataBroker(t, testTopics{"t": 2})
+	put(t, b, "t", 0, strings.Repeat("c", 5000))
+	asked := make(chan struct{}, 10)
+	b.data.resident = func(*logstore.Slice) bool {
+		asked <- struct{}{}
+		return false
+	}
+	var busy sync.WaitGroup
+	hold := make(chan struct{})
+	for range limits.FetchColdWorkers {
+		busy.Add(1)
+		b.data.cold.push(&queuedJob{run: func() { busy.Done(); <-hold }})
+	}
+	busy.Wait()
+	request := fetchOf(t, b, fetchSpec{version: 12, topic: "t", partitions: map[int32]int64{0: 0, 1: 0}, epoch: -1, minBytes: 1, maxWait: 600_000})
+	sink := send(t, b, testConnection(), request)
+	<-asked
+	if isEnded(sink) {
+		t.Fatal("the loop read what was not in memory")
+	}
+	close(hold)
+	got := receive[*kmsg.FetchResponse](t, request, sink)
+	if values, _ := valuesOf(t, got.Topics[0].Partitions[0].RecordBatches); len(values) != 1 {
+		t.Fatalf("%d records", len(values))
+	}
+	tail := fetchOf(t, b, fetchSpec{version: 12, topic: "t", partitions: map[int32]int64{0: 1, 1: 0}, epoch: -1, minBytes: 1, maxWait: 600_000})
+	parked := send(t, b, testConnection(), tail)
+	put(t, b, "t", 1, "x")
+	got = receive[*kmsg.FetchResponse](t, tail, parked)
+	if values, _ := valuesOf(t, got.Topics[0].Partitions[1].RecordBatches); len(values) != 1 {
+		t.Fatalf("%d records", len(values))
+	}
+	assertNothingParked(t, b)
 }
 
 func TestMalformedFetchClosesTheConnection(t *testing.T) {

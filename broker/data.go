@@ -26,6 +26,8 @@ type dataPart struct {
 	cold operationQueue
 	// lookups counts ListOffsets requests in cold.
 	lookups atomic.Int32
+	// resident says whether records are in memory; tests replace it.
+	resident func(*logstore.Slice) bool
 	// stopping: no fetch is parked any more.
 	stopping atomic.Bool
 }
@@ -38,6 +40,7 @@ func (b *Broker) dataAPIs() []codec.API {
 // start runs at the end of New; stop runs in Close.
 func (d *dataPart) start(b *Broker) error {
 	d.sessions.init(int(b.Config.MaxIncrementalFetchSessionCacheSlots), b.Clock)
+	d.resident = (*logstore.Slice).Resident
 	d.fetchDeadlines.init()
 	d.produceDeadlines.init()
 	d.woken.start(limits.FetchWorkers)

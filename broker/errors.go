@@ -35,6 +35,8 @@ var worldErrors = []struct {
 	// broker stops.
 	{logstore.ErrClosed, kerr.NotLeaderForPartition},
 	{logstore.ErrStorage, kerr.KafkaStorageError},
+	// The epoch moved between the look at it and the append.
+	{logstore.ErrFencedLeaderEpoch, kerr.NotLeaderForPartition},
 	{meta.ErrNotFound, kerr.UnknownTopicOrPartition},
 	{meta.ErrAlreadyExists, kerr.TopicAlreadyExists},
 	{meta.ErrForbidden, kerr.ClusterAuthorizationFailed},

@@ -111,6 +111,17 @@ func (o *fetchOperation) respondTop(sessionID int32, code *kerr.Error) {
 	o.finish()
 }
 
+// respondToAll answers with one error at the top and for each partition.
+func (o *fetchOperation) respondToAll(code *kerr.Error) {
+	for i := range o.partitions {
+		p := &o.partitions[i]
+		p.reset()
+		p.refuse(code)
+		p.code = code.Code
+	}
+	o.encode(0, code.Code)
+}
+
 // respond answers with what the last collect found.
 func (o *fetchOperation) respond() {
 	o.unlink()
@@ -119,11 +130,15 @@ func (o *fetchOperation) respond() {
 		o.respondTop(sessionID, code)
 		return
 	}
+	o.encode(sessionID, 0)
+}
+
+func (o *fetchOperation) encode(sessionID int32, topCode int16) {
 	topics, size := o.measure()
 	r := o.newReply(size)
 	r.int32(0) // throttle time
 	if o.version >= fetchWithSessions {
-		r.int16(0)
+		r.int16(topCode)
 		r.int32(sessionID)
 	}
 	r.length(topics)
@@ -235,9 +250,10 @@ func (o *fetchOperation) encodePartition(r *fetchReply, p *fetchPartition, restB
 
 // encodeAborted writes what Kafka does: null unless a read_committed read went
 // well, and an empty list (the default of the field) for a partition that was
-// refused before it was read.
+// refused before it was read. A replica is refused when it reads.
 func (o *fetchOperation) encodeAborted(r *fetchReply, p *fetchPartition) {
-	if p.refused == nil && (!o.committed || p.code != 0) {
+	unread := p.refused != nil && p.refused != kerr.NotLeaderForPartition
+	if !unread && (!o.committed || p.code != 0) {
 		r.length(-1)
 		return
 	}
