@@ -74,19 +74,19 @@ func (a *Admin) deleteTopics(r *codec.Request) {
 	ctx, cancel := a.deadline(r, request.TimeoutMillis)
 	defer cancel()
 	response := request.ResponseKind().(*kmsg.DeleteTopicsResponse)
-	results := namedTopics(request)
-	deletions := a.checkDeletions(r, results)
+	deletions := a.checkDeletions(r, namedTopics(request))
 	gone := make(map[meta.UUID]string, len(deletions))
-	for i, name := range deletions {
-		if name == "" {
-			continue
+	for _, deletion := range deletions {
+		problem := deletion.failure
+		if problem == nil {
+			id, err := a.deleteTopic(deletion.name)
+			if problem = a.asFailure(err); problem == nil {
+				gone[id] = deletion.name
+			}
 		}
-		id, err := a.deleteTopic(name)
-		if err != nil {
-			setDeletion(&results[i], a.asFailure(err))
-			continue
+		if problem != nil {
+			deletion.result.ErrorCode, deletion.result.ErrorMessage = problem.code.Code, &problem.message
 		}
-		gone[id] = name
 	}
 	a.await(ctx, func(image *meta.Image) bool {
 		for id, name := range gone {
@@ -96,38 +96,48 @@ func (a *Admin) deleteTopics(r *codec.Request) {
 		}
 		return true
 	})
-	response.Topics = results
+	for _, deletion := range deletions {
+		response.Topics = append(response.Topics, deletion.result)
+	}
 	r.Respond(response)
 }
 
-func setDeletion(result *kmsg.DeleteTopicsResponseTopic, failure *failure) {
-	result.ErrorCode, result.ErrorMessage = failure.code.Code, &failure.message
+// deletion is one topic of the reply: to delete by name, or refused.
+type deletion struct {
+	result  kmsg.DeleteTopicsResponseTopic
+	name    string
+	failure *failure
 }
 
-// checkDeletions fills in errors, names of ids and ids of names, and returns the
-// name to delete for each result, "" where there is none.
-func (a *Admin) checkDeletions(r *codec.Request, results []kmsg.DeleteTopicsResponseTopic) []string {
-	names := make([]string, len(results))
+// checkDeletions returns one entry per topic: what is asked for twice, by name or
+// by id or by both, is answered once and not deleted.
+func (a *Admin) checkDeletions(r *codec.Request, results []kmsg.DeleteTopicsResponseTopic) []*deletion {
 	image := a.Images.Load()
-	asked := make(map[string]int) // name, or id for topics asked by it
+	asked := make(map[string]int) // by askedKey
 	for i := range results {
 		asked[askedKey(&results[i])]++
 	}
-	deleted := make(map[string]bool)
+	var deletions []*deletion
+	byName := make(map[string]*deletion)
+	answered := make(map[string]bool)
 	for i := range results {
-		result := &results[i]
-		name, failure := a.checkDeletion(r, image, result, asked[askedKey(result)] > 1)
-		if failure == nil && deleted[name] {
-			failure = fail(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied.")
-		}
-		if failure != nil {
-			setDeletion(result, failure)
+		key := askedKey(&results[i])
+		if answered[key] && asked[key] > 1 {
 			continue
 		}
-		deleted[name] = true
-		names[i] = name
+		answered[key] = true
+		next := &deletion{result: results[i]}
+		next.name, next.failure = a.checkDeletion(r, image, &next.result, asked[key] > 1)
+		if first := byName[next.name]; next.failure == nil && first != nil {
+			first.failure = fail(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied.")
+			continue
+		}
+		if next.failure == nil {
+			byName[next.name] = next
+		}
+		deletions = append(deletions, next)
 	}
-	return names
+	return deletions
 }
 
 func askedKey(result *kmsg.DeleteTopicsResponseTopic) string {

@@ -108,7 +108,7 @@ func (a *Admin) describeResource(r *codec.Request, resource *kmsg.DescribeConfig
 		if !a.allowedCluster(r, auth.OperationDescribeConfigs) {
 			return nil, fail(kerr.ClusterAuthorizationFailed, "Cluster authorization failed.")
 		}
-		if failure := a.checkBrokerName(name, "Unexpected broker id, expected %d or empty string, but received %s"); failure != nil {
+		if failure := a.checkBrokerName(name, "Broker", "Unexpected broker id, expected %d or empty string, but received %s"); failure != nil {
 			return nil, failure
 		}
 		if name == "" {

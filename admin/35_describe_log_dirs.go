@@ -66,8 +66,7 @@ func (a *Admin) describeLogDirs(r *codec.Request) {
 	byDir := make(map[string][]*logstore.Partition)
 	for _, partition := range a.Logs.All() {
 		if wantsPartition(request.Topics, partition) {
-			dir := filepath.Dir(partition.Dir())
-			byDir[dir] = append(byDir[dir], partition)
+			byDir[partition.Dir()] = append(byDir[partition.Dir()], partition)
 		}
 	}
 	store, known := a.Logs.(volumes)
@@ -92,11 +91,7 @@ func (a *Admin) describeLogDirs(r *codec.Request) {
 				answer.ErrorCode = kerr.KafkaStorageError.Code
 			}
 		}
-		partitions := append(byDir[filepath.Clean(dir)], byDir[absolute]...)
-		if filepath.Clean(dir) == absolute {
-			partitions = byDir[absolute]
-		}
-		answer.Topics = describedPartitions(partitions)
+		answer.Topics = describedPartitions(byDir[dir])
 		response.Dirs = append(response.Dirs, answer)
 	}
 	r.Respond(response)

@@ -191,14 +191,14 @@ func (a *Admin) awaitConfig(name string, patched *meta.KafkaTopic, overrides map
 }
 
 // checkBrokerName says whether a request may name this broker resource.
-// what is Kafka's word for it, which differs between requests.
-func (a *Admin) checkBrokerName(name, format string) *failure {
+// Kafka's words for it differ between requests.
+func (a *Admin) checkBrokerName(name, what, format string) *failure {
 	if name == "" {
 		return nil
 	}
 	id, err := strconv.ParseInt(name, 10, 32)
 	if err != nil {
-		return fail(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", name)
+		return fail(kerr.InvalidRequest, "%s id must be an integer, but it is: %s", what, name)
 	}
 	if int32(id) != a.Config.NodeID {
 		return fail(kerr.InvalidRequest, format, a.Config.NodeID, name)
@@ -215,7 +215,7 @@ func (a *Admin) alterBroker(r *codec.Request, name string, keys []string) *failu
 	if a.DropTopic != nil {
 		return a.asFailure(meta.ErrDevMode)
 	}
-	if failure := a.checkBrokerName(name, "Unexpected broker id, expected %d, but received %s"); failure != nil {
+	if failure := a.checkBrokerName(name, "Node", "Unexpected broker id, expected %d, but received %s"); failure != nil {
 		return failure
 	}
 	if len(keys) == 0 {
@@ -255,9 +255,14 @@ func (a *Admin) checkLogger(name string) *failure {
 	if name == "" {
 		return fail(kerr.InvalidRequest, "Broker id must not be empty")
 	}
-	return a.checkBrokerName(name, "Unexpected broker id, expected %d but received %s")
+	return a.checkBrokerName(name, "Broker", "Unexpected broker id, expected %d but received %s")
 }
 
+// unsupportedResource answers for what Kafka serves and kaas does not yet
+// (GROUP, CLIENT_METRICS), and for what nobody knows.
 func unsupportedResource(kind kmsg.ConfigResourceType) *failure {
+	if kind != kmsg.ConfigResourceTypeGroupConfig && kind != kmsg.ConfigResourceTypeClientMetrics {
+		return fail(kerr.InvalidRequest, "Unknown resource type %d", int8(kind))
+	}
 	return fail(kerr.UnsupportedVersion, "Configs of resource type %d are not served.", int8(kind))
 }
