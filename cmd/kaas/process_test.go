@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"kaas/internal/limits"
@@ -297,34 +299,75 @@ func TestKafkaVariablesOfTheContainerImage(t *testing.T) {
 	}
 }
 
-// call sends one request with a v1 or v2 header and returns the connection; the
-// reply is the caller's to read.
-func call(t *testing.T, address string, request kmsg.Request) net.Conn {
+// send writes one request; its reply is the caller's to read.
+func send(t *testing.T, c net.Conn, request kmsg.Request) {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
-	if err != nil {
+	if _, err := c.Write(kmsg.NewRequestFormatter(kmsg.FormatterClientID("test")).AppendRequest(nil, request, 1)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Close() })
-	frame := kmsg.NewRequestFormatter(kmsg.FormatterClientID("test")).AppendRequest(nil, request, 1)
-	if _, err := c.Write(frame); err != nil {
+}
+
+// receive reads one reply with a v0 response header.
+func receive(t *testing.T, c net.Conn, response kmsg.Response) {
+	t.Helper()
+	var size [4]byte
+	if _, err := io.ReadFull(c, size[:]); err != nil {
 		t.Fatal(err)
 	}
-	return c
+	reply := make([]byte, binary.BigEndian.Uint32(size[:]))
+	if _, err := io.ReadFull(c, reply); err != nil {
+		t.Fatal(err)
+	}
+	if err := response.ReadFrom(reply[4:]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// findCoordinator returns when the group's coordinator is loaded: the first
+// question makes the topic of the offsets, a heartbeat of a member that does
+// not exist is answered as unknown once it is loaded.
+func findCoordinator(t *testing.T, c net.Conn, group string) {
+	t.Helper()
+	await(t, "the coordinator is there", func() bool {
+		find := kmsg.NewPtrFindCoordinatorRequest()
+		find.SetVersion(2)
+		find.CoordinatorKey = group
+		send(t, c, find)
+		response := kmsg.NewPtrFindCoordinatorResponse()
+		response.SetVersion(2)
+		receive(t, c, response)
+		return response.ErrorCode == 0
+	})
+	await(t, "the coordinator is loaded", func() bool {
+		beat := kmsg.NewPtrHeartbeatRequest()
+		beat.SetVersion(3)
+		beat.Group, beat.MemberID = group, "nobody"
+		send(t, c, beat)
+		response := kmsg.NewPtrHeartbeatResponse()
+		response.SetVersion(3)
+		receive(t, c, response)
+		return response.ErrorCode == kerr.UnknownMemberID.Code
+	})
 }
 
 // waitingMember joins a group whose first rebalance waits for longer than a
 // stop takes, and returns when the broker has the request.
-func waitingMember(t *testing.T, p *process) net.Conn {
+func waitingMember(t *testing.T, p *process) {
 	t.Helper()
 	ready := p.awaitReady()
+	c, err := net.Dial("tcp", kafkaAddress(ready))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	findCoordinator(t, c, "g")
 	join := kmsg.NewPtrJoinGroupRequest()
 	join.SetVersion(3) // before v4 a member needs no id to wait
 	join.Group, join.ProtocolType, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = "g", "consumer", 60000, 60000
 	protocol := kmsg.NewJoinGroupRequestProtocol()
 	protocol.Name = "range"
 	join.Protocols = append(join.Protocols, protocol)
-	c := call(t, kafkaAddress(ready), join)
+	send(t, c, join)
 	base := "http://" + ready["http"].(string)
 	await(t, "the request is under way", func() bool {
 		response, err := http.Get(base + "/metrics")
@@ -335,7 +378,6 @@ func waitingMember(t *testing.T, p *process) net.Conn {
 		_ = response.Body.Close()
 		return err == nil && strings.Contains(string(body), "kaas_requests_in_flight 1\n")
 	})
-	return c
 }
 
 func await(t *testing.T, what string, condition func() bool) {
