@@ -117,9 +117,12 @@ func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
 		// apiVersionsAPI, which looks at the version itself.
 	}
 	request := codec.NewRequest(api, header, body, frame, &c.Context.(*connection).Session, c.Reserve(), receivedAt, b)
-	if !b.dispatch.reserve(request, len(frame.B)+api.Estimate(header, len(body))) {
+	switch total := b.dispatch.reserve(request, len(frame.B)+api.Estimate(header, len(body))); {
+	case total > limits.RequestMemoryBytes:
 		b.refuse(request, "memory of requests under way")
 		return nil
+	case total > limits.RequestMemoryPauseBytes:
+		c.Mute(limits.RequestMemoryPauseMs * time.Millisecond)
 	}
 	if api.Class != codec.Pool {
 		api.Handle(request)
@@ -154,11 +157,11 @@ func (b *Broker) refuse(request *codec.Request, bound string) {
 	request.Fail(fmt.Errorf("%s: the broker is at its bound: %s", request.API.Name, bound))
 }
 
-func (d *dispatcher) reserve(request *codec.Request, bytes int) bool {
+// reserve returns what is reserved by all requests under way, this one included.
+func (d *dispatcher) reserve(request *codec.Request, bytes int) int64 {
 	request.ReservedBytes = int64(bytes)
 	d.inFlight.Add(1)
-	total := d.reservedBytes.Add(int64(bytes))
-	return total <= limits.RequestMemoryBytes
+	return d.reservedBytes.Add(int64(bytes))
 }
 
 // RequestEnded implements codec.Observer: it runs on whatever goroutine ended
