@@ -36,6 +36,7 @@ type Conn struct {
 	rest        *bufpool.Buf // read but not parsed while not reading; nil: none
 	restFrom    int          // first byte of rest that is not parsed
 	reading     bool         // the engine reads; false while paused or muted
+	refused     bool         // a malformed request came: nothing more is parsed
 
 	// Outbound, see outbound.go: a queue of slots in request order.
 	head, tail  *Slot
@@ -43,6 +44,8 @@ type Conn struct {
 	inFlight    int    // slots in the queue
 	entryIndex  int    // first entry of head that has not left whole
 	entryOffset int    // bytes of that entry that have left
+	sentOfHead  int    // bytes of head that have left
+	hasSent     bool   // a byte
 	blocked     bool   // the socket takes no bytes; writableAgain ends it
 
 	headSequence  atomic.Uint64 // sequence of head, or of the next slot when the queue is empty. Written by the owner
@@ -54,6 +57,9 @@ type Conn struct {
 	isClosed            bool
 	opened              atomic.Bool                 // OnOpen was reached: the engine calls closed once
 	closing             atomic.Pointer[closeReason] // set once, by any goroutine
+	lingering           bool                        // our side is shut down, what comes is thrown away until the peer closes
+	lingerOver          atomic.Bool                 // by lingerTimer
+	lingerTimer         *time.Timer
 
 	// Waking, see loop.go.
 	scheduled atomic.Bool // in the loop's ready list, or inside its own event
@@ -137,6 +143,29 @@ func (c *Conn) shut(reason error) {
 	}
 }
 
+// shutGently closes so that replies which have been sent arrive. Closing a socket with unread bytes resets the
+// connection, and a reset throws away what the peer has not read yet; so the sending side ends first, and what comes is
+// thrown away until the peer closes, for a moment. A peer that was sent nothing is closed at once. Owner only.
+func (c *Conn) shutGently(reason error) {
+	if !c.hasSent || c.isEnding() || c.socket.shutdownSend() != nil {
+		c.shut(reason)
+		return
+	}
+	c.closing.CompareAndSwap(nil, &closeReason{reason})
+	c.lingering = true
+	c.lingerTimer = time.AfterFunc(limits.NetLingerMs*time.Millisecond, func() {
+		c.lingerOver.Store(true)
+		c.schedule()
+	})
+	c.releaseInbound()
+	if !c.reading {
+		c.reading = true
+		if err := c.socket.setReading(true); err != nil {
+			c.shut(err)
+		}
+	}
+}
+
 // closed ends the connection's life: called exactly once by the engine, whoever closed. Everything that the connection
 // holds is released; slots with handlers become orphans.
 func (c *Conn) closed(reason error) {
@@ -146,8 +175,10 @@ func (c *Conn) closed(reason error) {
 		c.closing.CompareAndSwap(nil, &closeReason{reason})
 	}
 	c.isClosed = true
-	if c.muteTimer != nil {
-		c.muteTimer.Stop()
+	for _, timer := range []*time.Timer{c.muteTimer, c.lingerTimer} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	c.loop.remove(c)
 	c.releaseInbound()
@@ -162,7 +193,9 @@ func (c *Conn) turn() {
 		return
 	}
 	if r := c.closing.Load(); r != nil {
-		c.shut(r.err)
+		if !c.lingering || c.lingerOver.Load() {
+			c.shut(r.err)
+		}
 		return
 	}
 	if c.writable.Swap(false) {
@@ -180,10 +213,18 @@ func (c *Conn) writableAgain() {
 
 // mayTakeFrame says whether another request may be read now: the bounds of memory, throttling and the graceful stop.
 func (c *Conn) mayTakeFrame() bool {
-	return c.inFlight < c.server.config.MaxInFlightPerConnection &&
-		c.outboundBytes.Load() < limits.OutboundBytes &&
+	return !c.refused &&
+		c.inFlight < c.server.config.MaxInFlightPerConnection &&
+		c.mayOweMore() &&
 		!c.muted() &&
 		!c.server.draining.Load()
+}
+
+// mayOweMore bounds replies that wait, of this connection and of its loop: a loop over its bound reads only from
+// connections that owe nothing.
+func (c *Conn) mayOweMore() bool {
+	owed := c.outboundBytes.Load()
+	return owed == 0 || owed < limits.OutboundBytes && c.loop.outboundBytes.Load() < limits.NetOutboundBytesPerLoop
 }
 
 // muted says whether Mute holds, and lets its timer schedule the connection at its end.
@@ -207,11 +248,11 @@ func (c *Conn) muted() bool {
 
 // adjustReading makes the engine read or not as mayTakeFrame says, after parsing what was read before. Owner only.
 func (c *Conn) adjustReading() {
-	for !c.isClosed && c.rest != nil && c.mayTakeFrame() {
+	for !c.isEnding() && c.rest != nil && c.mayTakeFrame() {
 		c.parseRest()
 		c.flush()
 	}
-	if c.isClosed {
+	if c.isEnding() {
 		return
 	}
 	on := c.rest == nil && c.mayTakeFrame()

@@ -221,6 +221,8 @@ func (s *gnetSocket) sendFile(file int, offset int64, count int) (int, error) {
 
 func (s *gnetSocket) awaitWritable() error { return s.conn.server.writable.await(s.conn, s.fd) }
 
+func (s *gnetSocket) shutdownSend() error { return unix.Shutdown(s.fd, unix.SHUT_WR) }
+
 // setReading changes the events that the loop's epoll waits for. Without EPOLLIN a reset of the peer is still noticed
 // (EPOLLERR and EPOLLHUP are always reported, and gnet closes); an orderly end is noticed when reading is resumed, as
 // in Kafka, whose muted channels wait the same way: a peer that has sent its last request still gets its replies.

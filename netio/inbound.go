@@ -12,6 +12,9 @@ import (
 func (c *Conn) received(data []byte, full bool) {
 	c.lastActiveMs = c.server.nowMs.Load()
 	c.loop.receivedBytes.Add(int64(len(data)))
+	if c.refused || c.lingering {
+		return
+	}
 	if c.rest != nil {
 		// An event that was on its way when reading was paused. Bounded: the engine is told again to stop.
 		c.keepRest(data)
@@ -152,11 +155,12 @@ func (c *Conn) frameArrived(n int) bool {
 // isEnding says whether the connection was closed, or asked to close, during this event.
 func (c *Conn) isEnding() bool { return c.isClosed || c.closing.Load() != nil }
 
-// fail closes a connection whose peer sends what is no request, with one rate-limited log line.
+// fail ends a connection whose peer sent what is no request, with one rate-limited log line: nothing more is parsed, and
+// it closes when the replies to the requests before have left, at once when there are none.
 func (c *Conn) fail(err error) {
-	c.flush() // the replies to what came before it, as far as they are ready
 	c.server.malformed.warn("closed a connection that sent no valid request", "listener", c.listener, "peer", c.remote.String(), "error", err)
-	c.shut(err)
+	c.refused = true
+	c.Reserve().CloseConn(err)
 }
 
 // keepRest keeps bytes that were read and may not be parsed now.
@@ -177,9 +181,9 @@ func (c *Conn) keepRest(data []byte) {
 // parseRest parses what was kept, as far as it may.
 func (c *Conn) parseRest() {
 	rest := c.rest
-	left, ok := c.parse(rest.B[c.restFrom:])
-	if !ok && c.isClosed {
-		return // closed has released it
+	left, _ := c.parse(rest.B[c.restFrom:])
+	if c.rest == nil {
+		return // released: the connection has closed
 	}
 	if len(left) > 0 {
 		c.restFrom = len(rest.B) - len(left)

@@ -37,6 +37,27 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
+// Garbage behind a request that is still with its handler: the answer comes first, then the end.
+func TestGarbageBehindAnOpenRequest(t *testing.T) {
+	t.Parallel()
+	slots := make(chan *Slot, 1)
+	h := &testHandler{frame: func(c *Conn, frame *bufpool.Buf) error {
+		frame.Release()
+		slots <- c.Reserve()
+		return nil
+	}}
+	_, addr := startServer(t, h, nil)
+	c := dial(t, addr)
+	send(t, c, append(frameOf([]byte("long poll")), bytes.Repeat([]byte("GET / HTTP/1.1\r\n"), 1000)...))
+	s := <-slots
+	s.Bytes(reply([]byte("answer")))
+	s.Done()
+	if got := string(receiveFrame(t, c)); got != "answer" {
+		t.Errorf("got %q", got)
+	}
+	expectClosed(t, c)
+}
+
 func TestNotKafkaOnTheKafkaPort(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -328,6 +349,7 @@ func (m *memorySocket) send(vectors [][]byte, _ bool) (n int, err error) {
 func (m *memorySocket) sendFile(int, int64, int) (int, error) { return 0, errors.ErrUnsupported }
 func (m *memorySocket) awaitWritable() error                  { return nil }
 func (m *memorySocket) setReading(bool) error                 { return nil }
+func (m *memorySocket) shutdownSend() error                   { return nil }
 func (m *memorySocket) close() {
 	if !m.conn.isClosed {
 		m.conn.closed(nil)
@@ -368,7 +390,7 @@ func FuzzFrames(f *testing.F) {
 		}}
 		c, socket := memoryConn(h, maxBytes)
 		left := stream
-		for i := 0; len(left) > 0 && !c.isClosed; i++ {
+		for i := 0; len(left) > 0 && !c.isEnding(); i++ {
 			cut := len(left)
 			if i < len(cuts) {
 				cut = min(cut, 1+int(cuts[i])*37%limits.NetReadBufferBytes)
@@ -385,10 +407,7 @@ func FuzzFrames(f *testing.F) {
 				c.received(left[:cut], false)
 				left = left[cut:]
 			}
-			if !c.isClosed {
-				c.flush()
-				c.adjustReading()
-			}
+			c.turn()
 		}
 		var want [][]byte
 		bad := false
@@ -408,8 +427,8 @@ func FuzzFrames(f *testing.F) {
 				t.Fatalf("frame %d differs", i)
 			}
 		}
-		if c.isClosed != bad {
-			t.Fatalf("closed: %v, want %v", c.isClosed, bad)
+		if c.isEnding() != bad {
+			t.Fatalf("closing: %v, want %v", c.isEnding(), bad)
 		}
 		if !c.isClosed {
 			c.shut(nil)

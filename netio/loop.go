@@ -45,6 +45,8 @@ type loop struct {
 	vectors [][]byte // limits.NetIovecs, for gather
 	buffers ioBuffers
 
+	outboundBytes atomic.Int64 // of replies that were ended and have not left, all connections; by who ends them and the loop
+
 	// Written on the loop, read by Drain and Stats.
 	openSlots     atomic.Int64
 	receivedBytes atomic.Int64

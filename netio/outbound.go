@@ -9,7 +9,7 @@ import (
 
 // How a file range leaves, measured (docs/design/netio.md): below the bound it is gathered with its neighbours into one
 // writev from the mapping, above it is one sendfile.
-const sendfileFromBytes = 64 << 10
+const sendfileFromBytes = 32 << 10
 
 // errShortFile is a bug or a damaged file: the reply's length has been sent already, so only closing is left.
 var errShortFile = errors.New("the file ended inside a range that was promised to a peer")
@@ -17,7 +17,7 @@ var errShortFile = errors.New("the file ended inside a range that was promised t
 // flush sends what may leave: the ended slots from the head on. It stops at a slot that is still open, at a socket that
 // takes no more, and after the connection's share of the loop. Owner only.
 func (c *Conn) flush() {
-	if c.blocked || c.isClosed {
+	if c.blocked || c.isEnding() {
 		return
 	}
 	for budget := limits.NetSendBytesPerEvent; budget > 0; {
@@ -45,7 +45,7 @@ func (c *Conn) dropEmpty() bool {
 			return true
 		}
 		if s.closes {
-			c.shut(s.err)
+			c.shutGently(s.err)
 			return false
 		}
 		c.pop()
@@ -70,9 +70,11 @@ func (c *Conn) sendSome() (sent int, more bool) {
 		clear(vectors)
 	}
 	if sent > 0 {
+		c.hasSent = true
 		c.lastActiveMs = c.server.nowMs.Load()
 		c.loop.sentBytes.Add(int64(sent))
 		c.outboundBytes.Add(-int64(sent))
+		c.loop.outboundBytes.Add(-int64(sent))
 		c.advance(sent)
 	}
 	if err != nil && err != errWouldBlock {
@@ -142,6 +144,7 @@ func (c *Conn) advance(n int) {
 		s := c.head
 		e := &s.entries[c.entryIndex]
 		left := e.size() - c.entryOffset
+		c.sentOfHead += min(n, left)
 		if n < left {
 			c.entryOffset += n
 			return
@@ -164,7 +167,7 @@ func (c *Conn) pop() {
 	if c.head == nil {
 		c.tail = nil
 	}
-	c.entryIndex, c.entryOffset = 0, 0
+	c.entryIndex, c.entryOffset, c.sentOfHead = 0, 0, 0
 	c.inFlight--
 	c.headSequence.Store(s.sequence + 1)
 	s.next = nil
@@ -178,6 +181,11 @@ func (c *Conn) releaseOutbound() {
 	for s := c.head; s != nil; {
 		next := s.next
 		if !s.state.CompareAndSwap(slotOpen, slotOrphan) {
+			left := s.bytes
+			if s == c.head {
+				left -= c.sentOfHead
+			}
+			c.loop.outboundBytes.Add(-int64(left))
 			s.releaseEntries() // entries before entryIndex have been zeroed by their release
 			s.next = nil
 			c.loop.freeSlot(s)
@@ -186,5 +194,5 @@ func (c *Conn) releaseOutbound() {
 		s = next
 	}
 	c.head, c.tail, c.inFlight = nil, nil, 0
-	c.entryIndex, c.entryOffset = 0, 0
+	c.entryIndex, c.entryOffset, c.sentOfHead = 0, 0, 0
 }

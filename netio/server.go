@@ -263,6 +263,7 @@ type Stats struct {
 	OpenSlots     int64 // requests that were read and whose reply has not left
 	ReceivedBytes int64
 	SentBytes     int64
+	OutboundBytes int64 // of replies that are ready and have not left
 	Wakes         int64 // of event loops by other goroutines
 }
 
@@ -273,6 +274,7 @@ func (s *Server) Stats() Stats {
 		stats.OpenSlots += l.openSlots.Load()
 		stats.ReceivedBytes += l.receivedBytes.Load()
 		stats.SentBytes += l.sentBytes.Load()
+		stats.OutboundBytes += l.outboundBytes.Load()
 		stats.Wakes += l.wakes.Load()
 	}
 	return stats

@@ -112,11 +112,13 @@ func (s *Slot) CloseConn(err error) {
 func (s *Slot) end() {
 	c, sequence, bytes := s.conn, s.sequence, s.bytes
 	c.outboundBytes.Add(int64(bytes))
+	c.loop.outboundBytes.Add(int64(bytes))
 	if !s.state.CompareAndSwap(slotOpen, slotEnded) {
 		if s.state.Load() != slotOrphan {
 			panic(fmt.Sprintf("netio: reply %d of connection %d ended twice", sequence, c.id))
 		}
 		s.releaseEntries() // the connection is gone, and this slot with it
+		c.loop.outboundBytes.Add(-int64(bytes))
 		return
 	}
 	if c.headSequence.Load() == sequence {

@@ -24,6 +24,8 @@ type socket interface {
 	awaitWritable() error
 	// setReading pauses or resumes the calls of received.
 	setReading(on bool) error
+	// shutdownSend tells the peer that nothing more comes, behind what was sent.
+	shutdownSend() error
 	// close ends the connection; Conn.closed follows, at once or when the running event returns.
 	close()
 }

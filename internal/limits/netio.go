@@ -9,10 +9,11 @@ const (
 	NetScratchBytes = 64 << 10
 	// NetReadBytesPerEvent bounds what one connection may read before the other connections of its loop have their turn.
 	NetReadBytesPerEvent = 1 << 20
-	// NetFrameFirstBytes is the most memory that is taken for the announced length of a frame: beyond it, a frame's
+	// NetFrameFirstBytes is the most memory that is taken for the announced length of a frame of an unknown peer (one that
+	// has sent a larger frame gets as much at once, up to BufLargestBytes): beyond it, a frame's
 	// buffer doubles when it is full, so memory follows the bytes that have arrived (at most twice, three times while
 	// the bytes move).
-	NetFrameFirstBytes = 256 << 10
+	NetFrameFirstBytes = 64 << 10
 	// NetRestBytes bounds the bytes that were read and not yet parsed when a connection is paused:
 	// what one read brings beyond the frame that filled the connection.
 	NetRestBytes = NetReadBufferBytes + NetScratchBytes
@@ -26,6 +27,9 @@ const (
 	NetInFlightPerConnection = 1_000
 	// NetSendBytesPerEvent bounds what one connection may send before the others of its loop have their turn.
 	NetSendBytesPerEvent = 4 << 20
+	// NetOutboundBytesPerLoop of replies of all connections of an event loop: above it the loop reads only from
+	// connections that owe nothing, so a crowd that does not read holds this and one reply each.
+	NetOutboundBytesPerLoop = 64 * OutboundBytes
 	// NetIovecs a writev: IOV_MAX of Linux.
 	NetIovecs = 1_024
 	// NetOutboundStallMs: replies wait and the peer takes no byte for so long, then the connection is closed. It stands
@@ -34,14 +38,20 @@ const (
 	NetOutboundStallMs = 600_000
 )
 
+// NetLingerMs is how long a connection that the broker ends is still read, and thrown away, so that the replies before
+// the end arrive; a peer that closes ends it earlier.
+const NetLingerMs = 1_000
+
 // One server.
 const (
 	// NetSlotsKept for reuse by each event loop, so that reserving one does not allocate.
 	NetSlotsKept = 4_096
 	// NetSlotEntriesKept is the largest entry array that a reused slot keeps (a fetch reply of 128 partitions has 256).
 	NetSlotEntriesKept = 256
-	// NetBytesPerConnection is what a peer can make a connection hold inside netio, besides frames in the hands of
-	// handlers: a frame that is arriving, the rest behind it, replies that wait, and the reply that went over the limit.
-	NetBytesPerConnection = NetRestBytes + // the pause
+	// NetBytesPerConnection is what a peer can make a connection hold inside netio besides the bytes it has sent of one
+	// frame (at most twice socket.request.max.bytes, while the frame's buffer doubles):
+	NetBytesPerConnection = NetFrameFirstBytes + // announced and not sent
+		BufLargestBytes + // the same, of a peer that has sent frames as large before
+		NetRestBytes + // read beyond the frame at which reading paused
 		OutboundBytes // replies that wait; the last one may exceed it by its own size
 )
