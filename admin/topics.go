@@ -222,6 +222,9 @@ func (c topicCreator) EnsureTopic(ctx context.Context, name string, partitions i
 	if other := collidingTopic(a.Images.Load(), name); other != "" {
 		return fmt.Errorf("topic '%s' collides with existing topic: %s: %w", name, other, meta.ErrInvalid)
 	}
+	if _, err := config.ParseTopic(a.Config, overrides); err != nil {
+		return fmt.Errorf("topic %s: %w: %w", name, err, meta.ErrInvalid)
+	}
 	if partitions == -1 {
 		partitions = a.Config.NumPartitions
 	}
@@ -244,6 +247,11 @@ func (c topicCreator) EnsureTopic(ctx context.Context, name string, partitions i
 			return fmt.Errorf("topic %s is not served yet: %w", name, ctx.Err())
 		}
 		if reason, message := a.refusalOf(ctx, created.Metadata.Name, created.Metadata.Generation); reason != "" {
+			if created.Metadata.UID != "" { // ours: nothing is left half-made
+				if err := a.Resources.Delete(ctx, meta.KindTopic, created.Metadata.Name, created.Metadata.UID); err != nil {
+					a.Logger.Warn("the resource of a refused topic can't be removed", "topic", name, "error", err)
+				}
+			}
 			return fmt.Errorf("topic %s is refused (%s): %s: %w", name, reason, message, meta.ErrInvalid)
 		}
 	}
