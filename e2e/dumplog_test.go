@@ -65,12 +65,13 @@ func TestDumpLog(t *testing.T) {
 	dumpCommittedOffsets(t, b)
 }
 
-// value returns hexadecimal digits: a codec halves them, so that compressed
-// batches still fill segments.
+// value returns text that every codec makes smaller, but not so small that a
+// log of it would fit one segment.
 func value(random *rand.Rand) []byte {
+	words := [...]string{"partition", "segment", "offset", "leader", "epoch", "batch", "record", "index"}
 	var text []byte
 	for range 24 {
-		text = fmt.Appendf(text, "%016x", random.Uint64())
+		text = fmt.Appendf(text, "%s-%08x ", words[random.IntN(len(words))], random.Uint32())
 	}
 	return text
 }

@@ -284,7 +284,7 @@ func mustContain(t *testing.T, text string, wanted ...string) {
 	t.Helper()
 	for _, want := range wanted {
 		if !strings.Contains(text, want) {
-			t.Fatalf("this should contain %q:\n%s", want, text)
+			t.Fatalf("this should contain %q:\n%s", want, lastLines(text))
 		}
 	}
 }
