@@ -1,0 +1,40 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestConformance uses every version of every API that the broker advertises,
+// in requests that Apache Kafka's own Java classes encode, and judges the
+// answers with the same classes; see e2e/conformance.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	needJava(t)
+	jars := strings.TrimSpace(run(t, nil, fromRoot(t, "e2e/kafka/fetch"))) + "/*"
+	classes := t.TempDir()
+	sources, err := filepath.Glob(fromRoot(t, "e2e/conformance/*.java"))
+	must(t, err)
+	run(t, nil, "javac", append([]string{"-nowarn", "-d", classes, "-cp", jars}, sources...)...)
+	java := []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classes + ":" + jars}
+
+	// First the judge itself: it must refuse what it is there to find.
+	t.Log(run(t, nil, "java", append(java, "SelfTest")...))
+
+	b := startBroker(t)
+	host, port, err := net.SplitHostPort(b.address)
+	must(t, err)
+	arguments := append(java, "Conformance", host, port)
+	if targetIsKafka() {
+		arguments = append(arguments, "--reference") // it serves more than kaas means to
+	}
+	stdout, stderr, err := try(t, nil, "java", arguments...)
+	t.Log(stdout)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
+	}
+}
