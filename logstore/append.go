@@ -29,6 +29,11 @@ func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error
 	if err != nil {
 		return AppendResult{}, p.wrap(err)
 	}
+	if config.CleanupCompact && o.Origin == OriginClient {
+		if err := p.checkKeys(batch.View(records)); err != nil {
+			return AppendResult{}, p.wrap(err)
+		}
+	}
 	p.mu.Lock()
 	result, err := p.appendLocked(records, &info, o, config, nowMs)
 	if err != nil || result.Duplicate {
@@ -134,10 +139,10 @@ func validateBatch(v batch.View, origin Origin, c *Config, nowMs int64) error {
 func validateTimestamps(v batch.View, c *Config, nowMs int64) error {
 	first, largest := v.BaseTimestamp(), v.MaxTimestamp()
 	if first != batch.NoTimestamp && nowMs-first > c.TimestampBeforeMaxMs && c.TimestampBeforeMaxMs >= 0 {
-		return fmt.Errorf("%w: %d ms is more than %d ms before %d", ErrInvalidTimestamp, first, c.TimestampBeforeMaxMs, nowMs)
+		return rejectTimestamps(v, c, nowMs)
 	}
 	if largest != batch.NoTimestamp && largest-nowMs > c.TimestampAfterMaxMs && c.TimestampAfterMaxMs >= 0 {
-		return fmt.Errorf("%w: %d ms is more than %d ms after %d", ErrInvalidTimestamp, largest, c.TimestampAfterMaxMs, nowMs)
+		return rejectTimestamps(v, c, nowMs)
 	}
 	return nil
 }

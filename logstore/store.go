@@ -20,6 +20,7 @@ import (
 // Counters are things that should be rare; a test asserts zero after plain traffic where that is promised.
 type Counters struct {
 	TimeLookupBatches atomic.Int64 // batches decoded to answer a lookup by time
+	KeyCheckBatches   atomic.Int64 // batches decoded to see that every record has a key (compacted topics)
 	RecoveredBytes    atomic.Int64 // bytes scanned by recoveries
 	CutBytes          atomic.Int64 // bytes cut off torn tails
 }
