@@ -24,7 +24,7 @@ import (
 //     auto.create.topics.enable a missing topic is created on the worker pool and
 //     the reply waits for it, at most limits.AutoCreateWaitMs, then answers
 //     UNKNOWN_TOPIC_OR_PARTITION as Kafka does while it creates the topic.
-//   - v8: authorised operations of topics; v8 to v10: of the cluster.
+//   - v8: authorised operations of topics, also of missing ones; v8 to v10: of the cluster.
 //   - v10: topic ids in the reply; v12: lookup by id, unknown → UNKNOWN_TOPIC_ID.
 //     As soon as one id is given, names are ignored, as in Kafka. Ids before v12
 //     and null names before v12 are INVALID_REQUEST.
@@ -300,7 +300,11 @@ func (b *Broker) metadataByName(r *codec.Request, request *kmsg.MetadataRequest,
 		case topic != nil:
 			topics = append(topics, b.metadataOf(r, request, topic))
 		default:
-			topics = append(topics, metadataTopic(name, meta.ZeroUUID, b.missingTopicError(r, request, name)))
+			missing := metadataTopic(name, meta.ZeroUUID, b.missingTopicError(r, request, name))
+			if request.IncludeTopicAuthorizedOperations && missing.ErrorCode != kerr.TopicAuthorizationFailed.Code {
+				missing.AuthorizedOperations = b.authorizedOperations(r, auth.ResourceTopic, name)
+			}
+			topics = append(topics, missing)
 		}
 	}
 	return topics

@@ -187,10 +187,10 @@ func TestMetadataAuthorization(t *testing.T) {
 		"DESCRIBE TOPIC hidden": true, "DESCRIBE TOPIC hidden-missing": true, "ALTER TOPIC open": true,
 		"CREATE CLUSTER kafka-cluster": true, "CREATE TOPIC no-create": true,
 	}
-	request := metadataRequest(8, "open", "hidden", "hidden-missing")
+	request := metadataRequest(8, "open", "hidden", "hidden-missing", "missing")
 	request.IncludeTopicAuthorizedOperations, request.IncludeClusterAuthorizedOperations = true, true
 	response := call[*kmsg.MetadataResponse](t, b, testSession(), request)
-	if got, want := metadataSummary(response), []string{"open 0 1", "hidden 29 0", "hidden-missing 29 0"}; !slices.Equal(got, want) {
+	if got, want := metadataSummary(response), []string{"open 0 1", "hidden 29 0", "hidden-missing 29 0", "missing 3 0"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if response.Topics[1].TopicID != meta.ZeroUUID {
@@ -199,6 +199,9 @@ func TestMetadataAuthorization(t *testing.T) {
 	// 3576 and 8096 are what Kafka 4.4 answers without an authorizer.
 	if got := response.Topics[0].AuthorizedOperations; got != 3576&^(1<<auth.OperationAlter) {
 		t.Errorf("topic operations %d", got)
+	}
+	if hidden, missing := response.Topics[2].AuthorizedOperations, response.Topics[3].AuthorizedOperations; hidden != -2147483648 || missing != 3576 {
+		t.Errorf("operations of a hidden topic %d, of a missing one %d", hidden, missing)
 	}
 	if got := response.AuthorizedOperations; got != 8096&^(1<<auth.OperationCreate) {
 		t.Errorf("cluster operations %d", got)

@@ -338,3 +338,13 @@ func TestUnstableAPIs(t *testing.T) {
 		}
 	}
 }
+
+// TestCeilings: every key of this room reaches the highest version of Kafka 4.4.
+func TestCeilings(t *testing.T) {
+	t.Parallel()
+	for _, api := range newImageBroker(t).registry.Load().All() {
+		if kafka := codec.KafkaVersions[api.Key]; api.MaxVersion != kafka.Max || api.MinVersion > kafka.Min {
+			t.Errorf("%s: %d to %d, Kafka has %d to %d", api.Name, api.MinVersion, api.MaxVersion, kafka.Min, kafka.Max)
+		}
+	}
+}

@@ -126,6 +126,8 @@ func checkAPI(api *API) error {
 		return fmt.Errorf("registry: %s: versions %d (served from %d) to %d", api.Name, api.MinVersion, api.MinServed, api.MaxVersion)
 	case api.MaxVersion > message.MaxVersion():
 		return fmt.Errorf("registry: %s: version %d is above %d, the highest that can be encoded", api.Name, api.MaxVersion, message.MaxVersion())
+	case api.MaxVersion > KafkaVersions[api.Key].Max && !api.Unstable:
+		return fmt.Errorf("registry: %s: version %d is above %d, the highest of Apache Kafka", api.Name, api.MaxVersion, KafkaVersions[api.Key].Max)
 	case api.Handle == nil:
 		return fmt.Errorf("registry: %s has no handler", api.Name)
 	case api.Class > Pool:

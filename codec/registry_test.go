@@ -3,6 +3,8 @@ package codec
 import (
 	"strings"
 	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func TestRegistryRefuses(t *testing.T) {
@@ -48,6 +50,17 @@ func TestRegistry(t *testing.T) {
 	for version, want := range map[int16]bool{-1: false, 0: false, 2: false, 3: true, 13: true, 14: false} {
 		if produce.Serves(version) != want {
 			t.Errorf("Produce v%d: served %v", version, !want)
+		}
+	}
+}
+
+// TestKafkaVersionsCanBeEncoded: the ceiling is Kafka's, not kmsg's.
+func TestKafkaVersionsCanBeEncoded(t *testing.T) {
+	t.Parallel()
+	for key, versions := range KafkaVersions {
+		message := kmsg.RequestForKey(key)
+		if message == nil || versions.Max > message.MaxVersion() || versions.Min > versions.Max {
+			t.Errorf("key %d: %+v", key, versions)
 		}
 	}
 }
