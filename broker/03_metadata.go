@@ -182,7 +182,7 @@ func (b *Broker) topicToCreate(name string) (partitions int32, config map[string
 		}
 	case meta.TransactionStateTopic:
 		return b.Config.TransactionStateLogNumPartitions, map[string]string{
-			"cleanup.policy": "compact", "compression.type": "uncompressed",
+			"cleanup.policy": "compact", "compression.type": "producer",
 			"segment.bytes": fmt.Sprint(b.Config.TransactionStateLogSegmentBytes),
 		}
 	}

@@ -57,7 +57,6 @@ type Broker struct {
 	// groups
 	OffsetsTopicNumPartitions       int32 `key:"offsets.topic.num.partitions"`
 	OffsetsTopicSegmentBytes        int32 `key:"offsets.topic.segment.bytes"`
-	OffsetsCommitTimeoutMs          int32 `key:"offsets.commit.timeout.ms"`
 	OffsetMetadataMaxBytes          int32 `key:"offset.metadata.max.bytes"`
 	OffsetsRetentionMinutes         int32 `key:"offsets.retention.minutes"`
 	OffsetsRetentionCheckIntervalMs int64 `key:"offsets.retention.check.interval.ms"`
