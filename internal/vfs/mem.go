@@ -12,231 +12,285 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewMem returns an empty file system in memory. Files are memfds: FD, mmap and sendfile work. Each open file and each
-// name costs a descriptor.
-func NewMem() *Mem {
-	return &Mem{nodes: map[string]*memNode{}, locks: map[string]bool{}}
-}
-
-// Mem is a file system in memory. Directories that are not there come into being with their first entry.
+// Mem is a file system in memory. Files are memfds: FD, mmap and sendfile work as on a disk. Each file costs a descriptor,
+// and so does each opening of it.
+//
+// A recording Mem (NewRecording) also knows what a crash would leave: see Clone.
 type Mem struct {
-	mu    sync.Mutex
-	nodes map[string]*memNode // by clean path; owner: mu
-	locks map[string]bool     // owner: mu
+	mu     sync.Mutex
+	root   *memNode        // owner: mu, with everything below it
+	locks  map[string]bool // owner: mu
+	record bool            // immutable
 }
 
+// memNode is a file or a directory. Owner: Mem.mu, except for the contents of the memfd.
 type memNode struct {
-	dir        bool
-	fd         int // a memfd that the node owns; -1 for directories
+	children   map[string]*memNode // nil: a file
+	fd         int                 // the memfd that the node owns; -1 for directories
 	modifiedMs int64
+	durable    durableState // only when recording
 }
+
+// NewMem returns an empty file system in memory.
+func NewMem() *Mem { return newMem(false) }
+
+func newMem(record bool) *Mem {
+	return &Mem{root: newDirNode(), locks: map[string]bool{}, record: record}
+}
+
+func newDirNode() *memNode { return &memNode{children: map[string]*memNode{}, fd: -1} }
 
 func pathError(op, name string, err error) error { return &fs.PathError{Op: op, Path: name, Err: err} }
 
+func split(name string) []string {
+	name = strings.Trim(filepath.Clean(name), string(filepath.Separator))
+	if name == "" || name == "." {
+		return nil
+	}
+	return strings.Split(name, string(filepath.Separator))
+}
+
+// find: owner mu held.
+func (m *Mem) find(name string) *memNode {
+	n := m.root
+	for _, part := range split(name) {
+		if n = n.children[part]; n == nil {
+			return nil
+		}
+	}
+	return n
+}
+
+// parent returns the directory of name and its last element; nil when it is missing. Owner: mu held.
+func (m *Mem) parent(name string) (*memNode, string) {
+	d := m.find(filepath.Dir(filepath.Clean(name)))
+	if d == nil || d.children == nil {
+		return nil, ""
+	}
+	return d, filepath.Base(name)
+}
+
+// OpenFile opens or makes a file.
 func (m *Mem) OpenFile(name string, flag Flag) (File, error) {
-	name = filepath.Clean(name)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	node := m.nodes[name]
+	d, base := m.parent(name)
+	if d == nil {
+		return nil, pathError("open", name, fs.ErrNotExist)
+	}
+	node := d.children[base]
 	switch {
 	case node == nil && flag&Create == 0:
 		return nil, pathError("open", name, fs.ErrNotExist)
 	case node != nil && flag&Exclusive != 0:
 		return nil, pathError("open", name, fs.ErrExist)
-	case node != nil && node.dir:
+	case node != nil && node.children != nil:
 		return nil, pathError("open", name, unix.EISDIR)
 	case node == nil:
-		if err := m.checkParent(name); err != nil {
-			return nil, pathError("open", name, err)
-		}
-		fd, err := unix.MemfdCreate(filepath.Base(name), unix.MFD_CLOEXEC)
+		fd, err := unix.MemfdCreate(base, unix.MFD_CLOEXEC)
 		if err != nil {
 			return nil, pathError("memfd_create", name, err)
 		}
 		node = &memNode{fd: fd, modifiedMs: time.Now().UnixMilli()}
-		m.nodes[name] = node
-	}
-	if flag&Truncate != 0 {
-		if err := unix.Ftruncate(node.fd, 0); err != nil {
-			return nil, pathError("truncate", name, err)
-		}
+		m.link(d, base, node)
 	}
 	fd, err := unix.FcntlInt(uintptr(node.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, pathError("open", name, err)
 	}
-	return &memFile{osFile{fd: fd, name: name}}, nil
+	f := &memFile{osFile: osFile{fd: fd, name: name}, m: m, node: node}
+	if flag&Truncate != 0 {
+		if err := f.truncateLocked(0); err != nil {
+			return nil, errors.Join(err, f.osFile.Close())
+		}
+	}
+	return f, nil
 }
 
-// memFile is a descriptor whose memory is as durable as it gets.
-type memFile struct{ osFile }
+// link and unlink change a directory. Owner: mu held.
+func (m *Mem) link(d *memNode, name string, n *memNode) {
+	d.children[name] = n
+	m.pendDir(d, dirOp{name: name, node: n})
+}
 
-func (*memFile) Datasync() error { return nil }
+func (m *Mem) unlink(d *memNode, name string) {
+	delete(d.children, name)
+	m.pendDir(d, dirOp{name: name})
+}
 
-// checkParent: owner mu held.
-func (m *Mem) checkParent(name string) error {
-	parent := m.nodes[filepath.Dir(name)]
-	if parent == nil {
-		return fs.ErrNotExist
+// memFile is an open file of a Mem.
+type memFile struct {
+	osFile
+	m    *Mem
+	node *memNode
+}
+
+func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
+	if !f.m.record {
+		return f.osFile.WriteAt(p, off)
 	}
-	if !parent.dir {
-		return unix.ENOTDIR
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	n, err := f.osFile.WriteAt(p, off)
+	f.m.pendFile(f.node, fileOp{at: off, data: append([]byte(nil), p[:n]...)})
+	return n, err
+}
+
+func (f *memFile) Truncate(size int64) error {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	return f.truncateLocked(size)
+}
+
+func (f *memFile) truncateLocked(size int64) error {
+	if err := f.osFile.Truncate(size); err != nil {
+		return err
+	}
+	f.m.pendFile(f.node, fileOp{at: size, truncate: true})
+	return nil
+}
+
+// Datasync has nothing to wait for; memory is as durable as it gets.
+func (f *memFile) Datasync() error {
+	if f.m.record {
+		f.m.mu.Lock()
+		defer f.m.mu.Unlock()
+		f.node.durable.syncFile()
 	}
 	return nil
 }
 
+// MkdirAll makes name and what is missing above it.
 func (m *Mem) MkdirAll(name string) error {
-	name = filepath.Clean(name)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for {
-		if node := m.nodes[name]; node != nil && !node.dir {
+	n := m.root
+	for _, part := range split(name) {
+		child := n.children[part]
+		if child == nil {
+			child = newDirNode()
+			m.link(n, part, child)
+		}
+		if child.children == nil {
 			return pathError("mkdir", name, unix.ENOTDIR)
-		} else if node == nil {
-			m.nodes[name] = &memNode{dir: true, fd: -1}
 		}
-		parent := filepath.Dir(name)
-		if parent == name {
-			return nil
-		}
-		name = parent
+		n = child
 	}
+	return nil
 }
 
+// Mkdir makes one directory.
 func (m *Mem) Mkdir(name string) error {
-	name = filepath.Clean(name)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.nodes[name] != nil {
+	d, base := m.parent(name)
+	if d == nil {
+		return pathError("mkdir", name, fs.ErrNotExist)
+	}
+	if d.children[base] != nil {
 		return pathError("mkdir", name, fs.ErrExist)
 	}
-	if err := m.checkParent(name); err != nil {
-		return pathError("mkdir", name, err)
-	}
-	m.nodes[name] = &memNode{dir: true, fd: -1}
+	m.link(d, base, newDirNode())
 	return nil
 }
 
+// Rename replaces a file or an empty directory.
 func (m *Mem) Rename(from, to string) error {
-	from, to = filepath.Clean(from), filepath.Clean(to)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	node := m.nodes[from]
-	if node == nil {
+	fromDir, fromBase := m.parent(from)
+	toDir, toBase := m.parent(to)
+	if fromDir == nil || toDir == nil || fromDir.children[fromBase] == nil {
 		return pathError("rename", from, fs.ErrNotExist)
 	}
-	if err := m.checkParent(to); err != nil {
-		return pathError("rename", to, err)
-	}
-	if from == to {
+	node, old := fromDir.children[fromBase], toDir.children[toBase]
+	if node == old {
 		return nil
 	}
-	if old := m.nodes[to]; old != nil {
-		if old.dir != node.dir || (old.dir && m.hasChildren(to)) {
-			return pathError("rename", to, fs.ErrExist)
-		}
-		if err := old.close(); err != nil {
-			return err
-		}
+	if old != nil && ((old.children == nil) != (node.children == nil) || len(old.children) > 0) {
+		return pathError("rename", to, fs.ErrExist)
 	}
-	delete(m.nodes, from)
-	m.nodes[to] = node
-	if node.dir {
-		m.moveChildren(from, to)
+	delete(fromDir.children, fromBase)
+	toDir.children[toBase] = node
+	if fromDir == toDir {
+		m.pendDir(toDir, dirOp{name: toBase, node: node, from: fromBase}) // one step, also in a crash
+	} else {
+		m.pendDir(toDir, dirOp{name: toBase, node: node})
+		m.pendDir(fromDir, dirOp{name: fromBase})
 	}
-	return nil
+	return m.drop(old)
 }
 
-// moveChildren: owner mu held.
-func (m *Mem) moveChildren(from, to string) {
-	prefix := from + string(filepath.Separator)
-	moved := map[string]*memNode{}
-	for name, node := range m.nodes {
-		if strings.HasPrefix(name, prefix) {
-			moved[filepath.Join(to, name[len(prefix):])] = node
-			delete(m.nodes, name)
-		}
-	}
-	for name, node := range moved {
-		m.nodes[name] = node
-	}
-}
-
-// hasChildren: owner mu held.
-func (m *Mem) hasChildren(dir string) bool {
-	prefix := dir + string(filepath.Separator)
-	for name := range m.nodes {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-func (n *memNode) close() error {
-	if n.fd < 0 {
+// drop closes the memfds of what is not reachable any more; a recording Mem keeps them for Clone. Owner: mu held.
+func (m *Mem) drop(n *memNode) error {
+	if n == nil || m.record {
 		return nil
 	}
-	return unix.Close(n.fd)
-}
-
-func (m *Mem) Remove(name string) error {
-	name = filepath.Clean(name)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	node := m.nodes[name]
-	if node == nil {
-		return pathError("remove", name, fs.ErrNotExist)
-	}
-	if node.dir && m.hasChildren(name) {
-		return pathError("remove", name, unix.ENOTEMPTY)
-	}
-	delete(m.nodes, name)
-	return node.close()
-}
-
-func (m *Mem) RemoveAll(name string) error {
-	name = filepath.Clean(name)
-	prefix := name + string(filepath.Separator)
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	var errs []error
-	for other, node := range m.nodes {
-		if other == name || strings.HasPrefix(other, prefix) {
-			delete(m.nodes, other)
-			errs = append(errs, node.close())
-		}
+	for _, child := range n.children {
+		errs = append(errs, m.drop(child))
+	}
+	if n.fd >= 0 {
+		errs = append(errs, unix.Close(n.fd))
 	}
 	return errors.Join(errs...)
 }
 
-func (m *Mem) List(dir string) ([]Entry, error) {
-	dir = filepath.Clean(dir)
+// Remove removes a file or an empty directory.
+func (m *Mem) Remove(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if node := m.nodes[dir]; node == nil || !node.dir {
+	d, base := m.parent(name)
+	if d == nil || d.children[base] == nil {
+		return pathError("remove", name, fs.ErrNotExist)
+	}
+	node := d.children[base]
+	if len(node.children) > 0 {
+		return pathError("remove", name, unix.ENOTEMPTY)
+	}
+	m.unlink(d, base)
+	return m.drop(node)
+}
+
+// RemoveAll removes name with everything below it; nothing there is no error.
+func (m *Mem) RemoveAll(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d, base := m.parent(name)
+	if d == nil || d.children[base] == nil {
+		return nil
+	}
+	node := d.children[base]
+	m.unlink(d, base)
+	return m.drop(node)
+}
+
+// List returns the entries of a directory by name.
+func (m *Mem) List(dir string) ([]Entry, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	node := m.find(dir)
+	if node == nil || node.children == nil {
 		return nil, pathError("list", dir, fs.ErrNotExist)
 	}
-	var out []Entry
-	for name, node := range m.nodes {
-		if name != dir && filepath.Dir(name) == dir {
-			out = append(out, Entry{Name: filepath.Base(name), Dir: node.dir})
-		}
+	out := make([]Entry, 0, len(node.children))
+	for name, child := range node.children {
+		out = append(out, Entry{Name: name, Dir: child.children != nil})
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out, nil
 }
 
+// Stat describes one name.
 func (m *Mem) Stat(name string) (Entry, error) {
-	name = filepath.Clean(name)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	node := m.nodes[name]
+	node := m.find(name)
 	if node == nil {
 		return Entry{}, pathError("stat", name, fs.ErrNotExist)
 	}
-	e := Entry{Name: filepath.Base(name), Dir: node.dir, ModifiedMs: node.modifiedMs}
-	if !node.dir {
+	e := Entry{Name: filepath.Base(name), Dir: node.children != nil, ModifiedMs: node.modifiedMs}
+	if !e.Dir {
 		var st unix.Stat_t
 		if err := unix.Fstat(node.fd, &st); err != nil {
 			return Entry{}, pathError("stat", name, err)
@@ -246,9 +300,16 @@ func (m *Mem) Stat(name string) (Entry, error) {
 	return e, nil
 }
 
+// SyncDir makes the directory's entries survive a crash.
 func (m *Mem) SyncDir(dir string) error {
-	_, err := m.Stat(dir)
-	return err
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	node := m.find(dir)
+	if node == nil || node.children == nil {
+		return pathError("sync", dir, fs.ErrNotExist)
+	}
+	node.durable.syncDir()
+	return nil
 }
 
 // Usage is the machine's memory.
@@ -265,6 +326,7 @@ type memLock struct {
 	name string
 }
 
+// Lock excludes other holders of this Mem.
 func (m *Mem) Lock(name string) (Lock, error) {
 	f, err := m.OpenFile(name, Create)
 	if err != nil {
@@ -288,4 +350,34 @@ func (l *memLock) Unlock() error {
 	defer l.m.mu.Unlock()
 	delete(l.m.locks, l.name)
 	return nil
+}
+
+// Close gives every memfd back; open files stay usable.
+func (m *Mem) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	seen := map[*memNode]bool{}
+	var walk func(n *memNode)
+	walk = func(n *memNode) {
+		if n == nil || seen[n] {
+			return
+		}
+		seen[n] = true
+		if n.fd >= 0 {
+			errs = append(errs, unix.Close(n.fd))
+		}
+		for _, child := range n.children {
+			walk(child)
+		}
+		for _, child := range n.durable.entries {
+			walk(child)
+		}
+		for _, op := range n.durable.dirOps {
+			walk(op.node)
+		}
+	}
+	walk(m.root)
+	m.root = newDirNode()
+	return errors.Join(errs...)
 }

@@ -1,0 +1,183 @@
+package vfs
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestSameBehaviour runs one script on the real and on the in-memory file system.
+func TestSameBehaviour(t *testing.T) {
+	t.Parallel()
+	for name, fsys := range map[string]FS{"os": OS, "mem": NewMem(), "recording": NewRecording(), "faulty": &Faulty{FS: NewMem()}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			script(t, fsys, t.TempDir())
+		})
+	}
+}
+
+func script(t *testing.T, fsys FS, dir string) {
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(fsys.MkdirAll(dir))
+	_, err := fsys.OpenFile(filepath.Join(dir, "a"), 0)
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("open of a missing file: %v", err)
+	}
+	_, err = fsys.OpenFile(filepath.Join(dir, "no", "a"), Create)
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("create in a missing directory: %v", err)
+	}
+	f, err := fsys.OpenFile(filepath.Join(dir, "a"), Create|Exclusive)
+	must(err)
+	_, err = fsys.OpenFile(filepath.Join(dir, "a"), Create|Exclusive)
+	if !errors.Is(err, fs.ErrExist) {
+		t.Fatalf("exclusive create of a file that is there: %v", err)
+	}
+	_, err = f.WriteAt([]byte("hello"), 3)
+	must(err)
+	must(f.Datasync())
+	m, err := f.Map(8)
+	must(err)
+	if !bytes.Equal(m, []byte("\x00\x00\x00hello")) {
+		t.Fatalf("mapped %q", m)
+	}
+	must(f.Unmap(m))
+	if size, err := f.Size(); err != nil || size != 8 {
+		t.Fatalf("%d %v", size, err)
+	}
+	must(f.Truncate(4))
+	must(f.Close())
+	must(fsys.Mkdir(filepath.Join(dir, "d")))
+	if err := fsys.Mkdir(filepath.Join(dir, "d")); !errors.Is(err, fs.ErrExist) {
+		t.Fatalf("mkdir twice: %v", err)
+	}
+	must(WriteFileAtomic(fsys, filepath.Join(dir, "d", "x"), filepath.Join(dir, "d"), []byte("one")))
+	must(WriteFileAtomic(fsys, filepath.Join(dir, "d", "x"), filepath.Join(dir, "d"), []byte("two")))
+	must(fsys.Rename(filepath.Join(dir, "d"), filepath.Join(dir, "e")))
+	if b, err := ReadFile(fsys, filepath.Join(dir, "e", "x"), 10); err != nil || string(b) != "two" {
+		t.Fatalf("%q %v", b, err)
+	}
+	if _, err := ReadFile(fsys, filepath.Join(dir, "e", "x"), 2); !errors.Is(err, unix.EFBIG) {
+		t.Fatalf("a bound of 2 bytes: %v", err)
+	}
+	if err := fsys.Remove(filepath.Join(dir, "e")); !errors.Is(err, unix.ENOTEMPTY) {
+		t.Fatalf("remove of a full directory: %v", err)
+	}
+	list, err := fsys.List(dir)
+	must(err)
+	if len(list) != 2 || list[0].Name != "a" || list[0].Dir || list[1].Name != "e" || !list[1].Dir {
+		t.Fatalf("%+v", list)
+	}
+	if e, err := fsys.Stat(filepath.Join(dir, "a")); err != nil || e.SizeBytes != 4 {
+		t.Fatalf("%+v %v", e, err)
+	}
+	lock, err := fsys.Lock(filepath.Join(dir, ".lock"))
+	must(err)
+	var locked *LockedError
+	if _, err := fsys.Lock(filepath.Join(dir, ".lock")); !errors.As(err, &locked) {
+		t.Fatalf("second lock: %v", err)
+	}
+	must(lock.Unlock())
+	must(fsys.RemoveAll(filepath.Join(dir, "e")))
+	must(fsys.Remove(filepath.Join(dir, "a")))
+	must(fsys.SyncDir(dir))
+}
+
+func TestCloneKeepsOnlyWhatWasSynced(t *testing.T) {
+	t.Parallel()
+	m := NewRecording()
+	if err := m.MkdirAll("/d"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.SyncDir("/"); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, data string, sync, syncDir bool) {
+		t.Helper()
+		f, err := m.OpenFile(name, Create)
+		if err == nil {
+			_, err = f.WriteAt([]byte(data), 0)
+		}
+		if err == nil && sync {
+			err = f.Datasync()
+		}
+		if err == nil {
+			err = f.Close()
+		}
+		if err == nil && syncDir {
+			err = m.SyncDir("/d")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("/d/whole", "whole", true, true)
+	write("/d/empty", "content", false, true)
+	write("/d/nameless", "nameless", true, false)
+	clone := func(choose func(int) int) map[string]string {
+		c, err := m.Clone(choose)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]string{}
+		list, err := c.List("/d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list {
+			b, err := ReadFile(c, "/d/"+e.Name, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[e.Name] = string(b)
+		}
+		return out
+	}
+	if got := clone(nil); len(got) != 2 || got["whole"] != "whole" || got["empty"] != "" {
+		t.Fatalf("only what was synced: %q", got)
+	}
+	if got := clone(func(n int) int { return min(n-1, whole) }); len(got) != 3 || got["empty"] != "content" || got["nameless"] != "nameless" {
+		t.Fatalf("everything: %q", got)
+	}
+	if got := clone(func(n int) int { return min(n-1, zeroes) }); got["empty"] != "\x00\x00\x00\x00\x00\x00\x00" {
+		t.Fatalf("zeroes: %q", got)
+	}
+}
+
+func TestHookInjects(t *testing.T) {
+	t.Parallel()
+	m := NewMem()
+	boom := errors.New("boom")
+	f := &Faulty{FS: m, Before: func(op Op) error {
+		switch op.Kind {
+		case OpWrite:
+			return &ShortWrite{Len: 2, Err: boom}
+		case OpDatasync:
+			return boom
+		}
+		return nil
+	}}
+	file, err := f.OpenFile("/a", Create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := file.WriteAt([]byte("abcd"), 0); n != 2 || !errors.Is(err, boom) {
+		t.Fatalf("%d %v", n, err)
+	}
+	if err := file.Datasync(); !errors.Is(err, boom) {
+		t.Fatal(err)
+	}
+	if b, err := ReadFile(m, "/a", 10); err != nil || string(b) != "ab" {
+		t.Fatalf("%q %v", b, err)
+	}
+}
