@@ -22,16 +22,18 @@ const (
 // its appends gather for the next commit, so one fdatasync serves every producer that waits, and partitions are synced in
 // parallel, so that the file system's journal serves them together.
 //
-// Workers are started on demand, at most limit, and end when nothing is queued: an idle broker has none.
+// Workers are started on demand, at most limit, and park when nothing is queued.
 type committer struct {
-	limit   int
-	started func() // work, as one value: a go statement with a method allocates a closure for each worker
+	limit int
 
 	mu      sync.Mutex
 	head    *Partition // queue; owner: mu
 	tail    *Partition // owner: mu
-	running int        // workers; owner: mu
-	idle    *sync.Cond // running became zero; uses mu
+	workers int        // started; owner: mu
+	parked  int        // of them waiting for work; owner: mu
+	closed  bool       // owner: mu
+	work    *sync.Cond // something was queued, or closed; uses mu
+	idle    *sync.Cond // the last worker parked with an empty queue; uses mu
 	delayed map[*Partition]int64
 	timer   *time.Timer // for the earliest of delayed; owner: mu
 	timerMs int64       // its deadline; owner: mu
@@ -40,8 +42,7 @@ type committer struct {
 
 func newCommitter(limit int, now func() int64) *committer {
 	c := &committer{limit: limit, delayed: map[*Partition]int64{}, now: now}
-	c.idle = sync.NewCond(&c.mu)
-	c.started = c.work
+	c.work, c.idle = sync.NewCond(&c.mu), sync.NewCond(&c.mu)
 	return c
 }
 
@@ -55,10 +56,6 @@ func (c *committer) enqueue(p *Partition) {
 		p.commitState = commitAgain
 	case commitIdle:
 		c.push(p)
-		if c.running < c.limit {
-			c.running++
-			go c.started()
-		}
 	}
 }
 
@@ -71,11 +68,33 @@ func (c *committer) push(p *Partition) {
 		c.tail.commitNext = p
 	}
 	c.tail = p
+	switch {
+	case c.parked > 0:
+		c.parked-- // counted out here, so that the next push does not wake the same worker
+		c.work.Signal()
+	case c.workers < c.limit:
+		c.workers++
+		go c.run()
+	}
 }
 
-func (c *committer) work() {
+// run is a worker.
+func (c *committer) run() {
 	c.mu.Lock()
-	for c.head != nil {
+	defer c.mu.Unlock()
+	for {
+		for c.head == nil {
+			if c.closed {
+				c.workers--
+				c.idle.Broadcast()
+				return
+			}
+			c.parked++
+			if c.parked == c.workers {
+				c.idle.Broadcast()
+			}
+			c.work.Wait()
+		}
 		p := c.head
 		c.head, p.commitNext = p.commitNext, nil
 		if c.head == nil {
@@ -91,18 +110,27 @@ func (c *committer) work() {
 			p.commitState = commitIdle
 		}
 	}
-	c.running--
-	if c.running == 0 {
-		c.idle.Broadcast()
-	}
-	c.mu.Unlock()
 }
 
 // wait returns when nothing is queued or running.
 func (c *committer) wait() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.running > 0 {
+	for c.head != nil || c.parked < c.workers {
+		c.idle.Wait()
+	}
+}
+
+// close ends the workers when the queue is empty, and waits for them.
+func (c *committer) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed, c.parked = true, 0
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.work.Broadcast()
+	for c.workers > 0 {
 		c.idle.Wait()
 	}
 }

@@ -373,7 +373,7 @@ func (s *Store) Close(ctx context.Context) error {
 		}
 		p.mu.Unlock()
 	}
-	s.committer.wait()
+	s.committer.close()
 	ends := map[*logDir]*offsetsFile{}
 	for _, d := range s.dirs {
 		ends[d] = new(offsetsFile)

@@ -14,15 +14,15 @@ func (s *Store) applyRetention() {
 		p.mu.Lock()
 		p.producers.expire(now, s.options.ProducerIDExpirationMs)
 		p.mu.Unlock()
-		if err := p.applyRetention(now); err != nil {
+		if err := p.applyRetention(now, false); err != nil {
 			s.logger.Warn("retention failed, again at the next check", "topic", p.topic, "partition", p.id, "error", err)
 		}
 	}
 }
 
 // applyRetention matches UnifiedLog.deleteOldSegments: expired and surplus segments only under the delete policy, segments
-// below the log start always; the active one after a roll, when all of it goes.
-func (p *Partition) applyRetention(nowMs int64) error {
+// below the log start always (startOnly: nothing else); the active one after a roll, when all of it goes.
+func (p *Partition) applyRetention(nowMs int64, startOnly bool) error {
 	p.mu.Lock()
 	if p.failure.Load() != nil {
 		p.mu.Unlock()
@@ -30,7 +30,7 @@ func (p *Partition) applyRetention(nowMs int64) error {
 	}
 	c := p.config.Load()
 	list := p.segments.Load()
-	n, reason, err := p.deletable(list.all, c, nowMs)
+	n, reason, err := p.deletable(list.all, c, nowMs, startOnly)
 	if err == nil && n == len(list.all) {
 		if list.active().sizeBytes.Load() == 0 {
 			n--
@@ -64,7 +64,7 @@ func (p *Partition) applyRetention(nowMs int64) error {
 }
 
 // deletable counts the oldest segments that may go. Caller: mu.
-func (p *Partition) deletable(all []*segment, c *Config, nowMs int64) (n int, reason string, err error) {
+func (p *Partition) deletable(all []*segment, c *Config, nowMs int64, startOnly bool) (n int, reason string, err error) {
 	high, start := p.high.offset.Load(), p.logStart.Load()
 	surplus := int64(-1)
 	if c.CleanupDelete && c.RetentionBytes >= 0 {
@@ -80,6 +80,8 @@ func (p *Partition) deletable(all []*segment, c *Config, nowMs int64) (n int, re
 		switch {
 		case end <= start:
 			reason = "below the log start offset"
+		case startOnly:
+			return n, reason, nil
 		case surplus >= size && surplus > 0:
 			reason = "retention.bytes"
 		default:
@@ -157,7 +159,7 @@ func (p *Partition) DeleteRecords(before int64) (lowWatermark int64, err error) 
 	}
 	start := p.logStart.Load()
 	p.mu.Unlock()
-	if err := p.applyRetention(p.store.nowMs()); err != nil {
+	if err := p.applyRetention(p.store.nowMs(), true); err != nil {
 		p.store.logger.Warn("records deleted, their segments not yet", "topic", p.topic, "partition", p.id, "error", err)
 	}
 	return start, nil

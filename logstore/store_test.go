@@ -85,7 +85,7 @@ func (h *harness) kill() {
 	s := h.s
 	close(s.janitor.stop)
 	<-s.janitor.done
-	s.committer.wait()
+	s.committer.close()
 	for _, p := range s.All() {
 		p.close()
 	}
@@ -459,4 +459,12 @@ func TestProducerIDsAreNeverReused(t *testing.T) {
 func fixCRC(b []byte) []byte {
 	put32(b[17:], int32(crc32.Checksum(b[21:], castagnoli)))
 	return b
+}
+
+// s0 is the file system under a stopped store.
+func (h *harness) s0() vfs.FS {
+	if h.o.FS != nil {
+		return h.o.FS
+	}
+	return vfs.OS
 }
