@@ -264,7 +264,10 @@ func (s *Store) checkpoint() {
 
 // prepareCheckpoint makes the files durable that recovery trusts below the recovery point, and sets the point.
 func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
-	if p.failure.Load() != nil || p.durable.Load() == p.recoveryPoint.Load() {
+	p.mu.Lock()
+	same := p.durable.Load() == p.recoveryPoint.Load() && !p.epochs.dirty && len(p.pending) == 0
+	p.mu.Unlock()
+	if same || p.failure.Load() != nil {
 		return 0, false, nil
 	}
 	if err := p.writeOut(); err != nil {

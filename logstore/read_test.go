@@ -99,7 +99,8 @@ func TestPinnedReaders(t *testing.T) {
 			var pinned []Slice
 			var sums [][32]byte
 			for !stop.Load() {
-				at := p.LogStartOffset() + rng.Int64N(1+p.HighWatermark()-p.LogStartOffset())
+				at := p.LogStartOffset()
+				at += rng.Int64N(1 + p.HighWatermark() - at)
 				s, err := p.Read(at, rng.IntN(2000), true, ReadUncommitted)
 				if errors.Is(err, ErrOffsetOutOfRange) {
 					continue // retention was faster
