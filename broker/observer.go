@@ -39,9 +39,9 @@ type observer struct {
 	// wanted is the last state of each topic resource that was seen with an id, by
 	// resource name: what a failed partition is retried with.
 	wanted map[string]*meta.KafkaTopic
-	// failed are the resources that are not served as wanted because of an error;
-	// they are tried again. Subset of wanted's keys.
-	failed map[string]bool
+	// failed are the resources that are not served as wanted, with the error that was
+	// logged; they are tried again. Its keys are among wanted's.
+	failed map[string]string
 	// loaded: a first complete list has been served.
 	loaded bool
 }
@@ -56,7 +56,7 @@ type topicCommand struct {
 func (o *observer) init(b *Broker) {
 	o.broker, o.log = b, b.Logger
 	o.commands, o.stopped = make(chan topicCommand), make(chan struct{})
-	o.wanted, o.failed = map[string]*meta.KafkaTopic{}, map[string]bool{}
+	o.wanted, o.failed = map[string]*meta.KafkaTopic{}, map[string]string{}
 }
 
 // start publishes the first image and runs until stop. It returns when the topics

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"sync"
 
@@ -69,7 +68,7 @@ func (c *change) set(topic *meta.KafkaTopic) {
 		return
 	}
 	served := c.topics[name]
-	if served != nil && served.id == status.TopicID && !topic.Ready() && !c.o.failed[topic.Metadata.Name] {
+	if served != nil && served.id == status.TopicID && !topic.Ready() && c.o.failed[topic.Metadata.Name] == "" {
 		return
 	}
 	if served != nil && served.id != status.TopicID {
@@ -132,8 +131,10 @@ func (c *change) serve(topic *meta.KafkaTopic, served *topicState, overrides map
 	}
 	if err := c.ensure(next, logConfig); err != nil {
 		c.errs = append(c.errs, err)
-		c.o.failed[topic.Metadata.Name] = true
-		c.o.log.Error("partitions of a topic cannot be served; trying again", "topic", name, "error", err)
+		if c.o.failed[topic.Metadata.Name] != err.Error() {
+			c.o.failed[topic.Metadata.Name] = err.Error()
+			c.o.log.Error("partitions of a topic cannot be served; they are tried again", "topic", name, "everyMs", limits.ObserverRetryMaxMs, "error", err)
+		}
 	} else {
 		delete(c.o.failed, topic.Metadata.Name)
 	}
@@ -157,7 +158,7 @@ func (c *change) ensure(t *topicState, logConfig logstore.Config) error {
 			defer func() { <-slots; group.Done() }()
 			log, err := c.o.broker.Store.Ensure(t.name, t.id, int32(i), logConfig)
 			if err != nil {
-				errs[i] = fmt.Errorf("partition %s-%d: %w", t.name, i, err)
+				errs[i] = err // names topic and partition
 				return
 			}
 			state := &partitionState{topicName: t.name, topicID: t.id, index: int32(i), log: log}

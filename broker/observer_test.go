@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"kaas/meta"
 	"kaas/meta/config"
@@ -288,4 +291,42 @@ func TestDevModeTopics(t *testing.T) {
 	if err := tb.TopicCreator.EnsureTopic(ctx, "late", 1, nil); !errors.Is(err, errObserverStopped) {
 		t.Errorf("a topic after Close: %v", err)
 	}
+}
+
+// TestObserverPartitionThatCannotBeServed: the others of its topic are, it has no
+// leader, and it comes when the disk lets it.
+func TestObserverPartitionThatCannotBeServed(t *testing.T) {
+	t.Parallel()
+	m := newMemoryResources()
+	tb := startBroker(t, withResources(m))
+	obstacle := filepath.Join(tb.dir, "t-1")
+	if err := os.WriteFile(obstacle, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.put(readyTopic("t", 1, 3, nil))
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := tb.Images.Await(ctx, func(image *meta.Image) bool { return image.Topic("t") != nil }); err != nil {
+		t.Fatal(err)
+	}
+	var leaders []int32
+	for _, p := range tb.Images.Load().Topic("t").Partitions {
+		leaders = append(leaders, p.Leader)
+	}
+	if !slices.Equal(leaders, []int32{1, -1, 1}) {
+		t.Errorf("leaders %v", leaders)
+	}
+	for i, want := range []*kerr.Error{nil, kerr.KafkaStorageError, nil, kerr.UnknownTopicOrPartition} {
+		if _, err := tb.partition("t", int32(i)); err != want {
+			t.Errorf("partition %d: %v, want %v", i, err, want)
+		}
+	}
+	if err := os.Remove(obstacle); err != nil {
+		t.Fatal(err)
+	}
+	m.put(readyTopic("t", 1, 3, nil)) // instead of waiting for the next attempt
+	if err := tb.Images.Await(ctx, func(image *meta.Image) bool { return image.Topic("t").Partitions[1].Leader == 1 }); err != nil {
+		t.Fatal(err)
+	}
+	tb.awaitServed("t/3 1")
 }
