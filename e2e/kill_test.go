@@ -39,9 +39,9 @@ func TestKillAndRestart(t *testing.T) {
 	b.createTopic(t, killTopic, killPartitions, nil)
 	producer := startNumberedProducer(t, b)
 	for kill := range killCount {
-		// Let some hundred more records be acknowledged, so that each kill comes in
+		// Let some thousand more records be acknowledged, so that each kill comes in
 		// the midst of traffic and at another place.
-		wanted := producer.acknowledged.Load() + 500 + random.Int64N(3000)
+		wanted := producer.acknowledged.Load() + 1_000 + random.Int64N(15_000)
 		eventually(t, 60*time.Second, func() error {
 			if got := producer.acknowledged.Load(); got < wanted {
 				return fmt.Errorf("after %d kills %d records are acknowledged, %d are waited for", kill, got, wanted)
