@@ -135,6 +135,10 @@ func (b *Broker) handleProduce(request *codec.Request) {
 		request.Fail(fmt.Errorf("produce v%d: %w", request.Version, err))
 		return
 	}
+	if view.PartitionCount > limits.ProducePartitions {
+		request.Fail(fmt.Errorf("produce to %d partitions: at most %d are allowed in one request", view.PartitionCount, limits.ProducePartitions))
+		return
+	}
 	o := newProduceOperation()
 	o.broker, o.request, o.version, o.acks, o.topics = b, request, request.Version, view.Acks, view.TopicCount
 	o.fill(&view)

@@ -262,7 +262,7 @@ func (p *fetchPartition) refuse(code *kerr.Error) { p.state, p.refused = nil, co
 
 // start reads for the first time, on the event loop.
 func (o *fetchOperation) start() {
-	if o.collect(false) {
+	if len(o.partitions) > limits.FetchInlinePartitions || o.collect(false) {
 		o.broker.data.cold.push(&o.cold)
 		return
 	}
@@ -539,13 +539,7 @@ func (o *fetchOperation) enough() bool {
 // complete reads again and answers. It stays linked until the answer stands, so
 // that a read that turns out too small (a segment ended, records were deleted)
 // can be parked again.
-func (o *fetchOperation) complete() {
-	if o.collect(false) {
-		o.broker.data.cold.push(&o.cold)
-		return
-	}
-	o.decide()
-}
+func (o *fetchOperation) complete() { o.start() }
 
 // expire and expired implement expirer.
 func (o *fetchOperation) expire() bool { return o.parked.signal(parkForced) }

@@ -179,6 +179,33 @@ func TestFetchBounds(t *testing.T) {
 	}
 }
 
+// A fetch of very many partitions is read off the event loop.
+func TestFetchOfManyPartitions(t *testing.T) {
+	t.Parallel()
+	b := newDataBroker(t, testTopics{"t": 1})
+	put(t, b, "t", 0, "a")
+	for _, n := range []int{limits.FetchInlinePartitions + 1, limits.FetchPartitions, limits.FetchPartitions + 1} {
+		request := fetchOf(t, b, fetchSpec{version: 12, topic: "t", partitions: map[int32]int64{0: 0}, epoch: -1})
+		for len(request.Topics[0].Partitions) < n {
+			p := kmsg.NewFetchRequestTopicPartition()
+			p.Partition = int32(len(request.Topics[0].Partitions))
+			request.Topics[0].Partitions = append(request.Topics[0].Partitions, p)
+		}
+		sink := send(t, b, testConnection(), request)
+		if n > limits.FetchPartitions {
+			waitFor(t, sink)
+			if sink.closed == nil {
+				t.Fatalf("%d partitions were answered", n)
+			}
+			continue
+		}
+		got := receive[*kmsg.FetchResponse](t, request, sink).Topics[0].Partitions
+		if len(got) != n || len(got[0].RecordBatches) == 0 || got[n-1].ErrorCode != kerr.UnknownTopicOrPartition.Code {
+			t.Fatalf("%d partitions: %d answers", n, len(got))
+		}
+	}
+}
+
 func TestFetchMaxBytesOfTheBrokerBinds(t *testing.T) {
 	t.Parallel()
 	b := newDataBroker(t, testTopics{"t": 1}, func(c *config.Broker) { c.FetchMaxBytes = 2000 })

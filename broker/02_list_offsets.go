@@ -26,7 +26,7 @@ import (
 // A special timestamp that the version does not know, and any other negative
 // one, is answered 35, as Kafka. A partition that is named twice is answered 42,
 // once. Lookups by time may read and decompress a batch: they run on the cold
-// workers, all other requests on the event loop.
+// workers, as do very large requests, all others on the event loop.
 
 const listOffsetsKey = 2
 
@@ -65,20 +65,13 @@ func (b *Broker) handleListOffsets(request *codec.Request) {
 		return
 	}
 	l := &listOffsets{broker: b, request: request, message: message}
-	if !l.byTime() {
+	if !l.byTime() && len(request.Body) <= limits.OffsetsInlineBytes {
 		request.Respond(l.answer())
 		return
 	}
-	if b.data.lookups.Add(1) > limits.ListOffsetsLookups {
-		b.data.lookups.Add(-1)
+	if !b.data.lookup(func() { request.Respond(l.answer()) }) {
 		request.Respond(l.refuse(kerr.RequestTimedOut))
-		return
 	}
-	b.data.cold.push(&queuedJob{run: func() {
-		response := l.answer()
-		b.data.lookups.Add(-1)
-		request.Respond(response)
-	}})
 }
 
 // byTime says whether a lookup must look into segments.

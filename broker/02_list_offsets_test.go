@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"kaas/codec/batch"
+	"kaas/internal/limits"
 )
 
 type offsetQuery struct {
@@ -141,5 +143,38 @@ func TestOffsetForLeaderEpochInEveryVersion(t *testing.T) {
 				t.Fatalf("v%d %+v: %+v", version, tc, got)
 			}
 		}
+	}
+}
+
+// Requests that are too large for the event loop are answered by the workers, up
+// to a bound.
+func TestLargeOffsetRequestsLeaveTheLoop(t *testing.T) {
+	t.Parallel()
+	b := newDataBroker(t, testTopics{"t": 1})
+	queries := make([]offsetQuery, 8000)
+	for i := range queries {
+		queries[i] = offsetQuery{int32(i), timestampLatest, -1}
+	}
+	list := listOffsetsOf(7, "t", queries...)
+	epochs := kmsg.NewPtrOffsetForLeaderEpochRequest()
+	epochs.SetVersion(4)
+	topic := kmsg.NewOffsetForLeaderEpochRequestTopic()
+	topic.Topic = "t"
+	topic.Partitions = make([]kmsg.OffsetForLeaderEpochRequestTopicPartition, 8000)
+	epochs.Topics = append(epochs.Topics, topic)
+	if got := listOffsetsNow(t, b, list); len(got) != 8000 || got[0].ErrorCode != 0 || got[7999].ErrorCode != kerr.UnknownTopicOrPartition.Code {
+		t.Fatalf("%d answers", len(got))
+	}
+	if got := receive[*kmsg.OffsetForLeaderEpochResponse](t, epochs, send(t, b, testConnection(), epochs)); len(got.Topics[0].Partitions) != 8000 {
+		t.Fatalf("%d answers", len(got.Topics[0].Partitions))
+	}
+	b.data.lookups.Store(limits.ListOffsetsLookups)
+	if got := listOffsetsNow(t, b, list); got[0].ErrorCode != kerr.RequestTimedOut.Code {
+		t.Fatalf("error %d", got[0].ErrorCode)
+	}
+	sink := send(t, b, testConnection(), epochs)
+	waitFor(t, sink)
+	if !errors.Is(sink.closed, errTooManyLookups) {
+		t.Fatalf("closed with %v", sink.closed)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"kaas/auth"
 	"kaas/codec"
+	"kaas/internal/limits"
 	"kaas/logstore"
 )
 
@@ -24,7 +25,7 @@ import (
 const offsetForLeaderEpochKey = 23
 
 func (b *Broker) offsetForLeaderEpochAPI() codec.API {
-	return codec.API{Key: offsetForLeaderEpochKey, Name: "OffsetForLeaderEpoch", MinVersion: 2, MaxVersion: 4, Class: codec.Inline,
+	return codec.API{Key: offsetForLeaderEpochKey, Name: "OffsetForLeaderEpoch", MinVersion: 2, MaxVersion: 4, Class: codec.TwoPhase,
 		Handle: b.handleOffsetForLeaderEpoch}
 }
 
@@ -34,6 +35,16 @@ func (b *Broker) handleOffsetForLeaderEpoch(request *codec.Request) {
 		request.Fail(err)
 		return
 	}
+	if len(request.Body) <= limits.OffsetsInlineBytes {
+		request.Respond(b.offsetsForLeaderEpochs(request, message))
+		return
+	}
+	if !b.data.lookup(func() { request.Respond(b.offsetsForLeaderEpochs(request, message)) }) {
+		request.Fail(errTooManyLookups)
+	}
+}
+
+func (b *Broker) offsetsForLeaderEpochs(request *codec.Request, message *kmsg.OffsetForLeaderEpochRequest) *kmsg.OffsetForLeaderEpochResponse {
 	session := request.Session
 	// A replica has ClusterAction, a consumer Describe on each topic; Kafka asks
 	// for the first and falls back to the second.
@@ -49,7 +60,7 @@ func (b *Broker) handleOffsetForLeaderEpoch(request *codec.Request) {
 		}
 		response.Topics = append(response.Topics, topic)
 	}
-	request.Respond(response)
+	return response
 }
 
 func (b *Broker) offsetForLeaderEpoch(topic string, asked *kmsg.OffsetForLeaderEpochRequestTopicPartition, replicaID int32, may bool) kmsg.OffsetForLeaderEpochResponseTopicPartition {

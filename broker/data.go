@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +25,7 @@ type dataPart struct {
 	// cold runs what may wait for a disk or burn time: reads of what is not in
 	// memory, lookups by time.
 	cold operationQueue
-	// lookups counts ListOffsets requests in cold.
+	// lookups counts offset lookups in cold.
 	lookups atomic.Int32
 	// resident says whether records are in memory; tests replace it.
 	resident func(*logstore.Slice) bool
@@ -55,6 +56,21 @@ func (d *dataPart) stop() {
 	d.produceDeadlines.stop()
 	d.woken.stop()
 	d.cold.stop()
+}
+
+var errTooManyLookups = errors.New("the broker is at its bound of offset lookups under way")
+
+// lookup runs f on a cold worker. False: too many wait already, f is not run.
+func (d *dataPart) lookup(f func()) bool {
+	if d.lookups.Add(1) > limits.ListOffsetsLookups {
+		d.lookups.Add(-1)
+		return false
+	}
+	d.cold.push(&queuedJob{run: func() {
+		defer d.lookups.Add(-1)
+		f()
+	}})
+	return true
 }
 
 // answerParked answers every parked fetch with what there is.

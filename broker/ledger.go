@@ -28,6 +28,21 @@ var Ledger = []LeftOut{
 		Why:  "by design",
 	},
 	{
+		What: "followers' Fetch: there are no followers",
+		Sees: "a request with a replica id is answered NOT_LEADER_OR_FOLLOWER (6) for each partition",
+		Why:  "by design; the rest of the protocol (epochs, diverging epoch) is there",
+	},
+	{
+		What: "a look into the records of a produced batch: Kafka decompresses each batch to validate it",
+		Sees: "a batch with a right CRC whose records are not what its header says is stored; first and largest timestamp are taken from the header. Compacted topics are checked for keys",
+		Why:  "records stay opaque; that is where most of a broker's CPU would go",
+	},
+	{
+		What: "Produce v0 to v2, which are advertised for librdkafka as in Kafka",
+		Sees: "UNSUPPORTED_VERSION (35) for each partition, where Kafka closes the connection; records that are null are INVALID_RECORD (87), where Kafka never answers",
+		Why:  "an answer that can be read is better than none",
+	},
+	{
 		What: "client telemetry (71, 72), delegation tokens (38 to 41)",
 		Sees: "the keys are not advertised",
 		Why:  "later",

@@ -7,6 +7,9 @@ const (
 	// FetchPartitions bounds the partitions of one Fetch request and of one fetch session: Kafka's largest clusters
 	// have some 10,000 partitions a broker, and a replica fetches all of them in one request.
 	FetchPartitions = 100_000
+	// FetchInlinePartitions is how many partitions are read on an event loop, at some microseconds each; a fetch of more
+	// goes to the cold workers.
+	FetchInlinePartitions = 1_000
 	// FetchSessionPartitions bounds the partitions that all sessions remember together, at about 200 bytes each.
 	// Beyond it clients work without a session: every request is a full one, as below v7.
 	FetchSessionPartitions = 1_000_000
@@ -25,11 +28,17 @@ const (
 	// through the operations, so they are bounded by the requests under way.
 	FetchWorkers     = 2
 	FetchColdWorkers = 4
+	// ProducePartitions bounds the partitions of one Produce, all of which are appended on the event loop: its order is
+	// that of the connection. A client's default request of 1 MiB holds at most 15,000 empty batches.
+	ProducePartitions = 20_000
 	// ProducePartitionsKept is the most partitions for which a finished produce keeps its memory.
 	ProducePartitionsKept = 2_048
 	// ProduceTimeoutFloor: a shorter timeout of an acks=all produce is raised to this. In Kafka the timeout bounds the
 	// wait for replicas only and never the flush, so timeout.ms=0 works there on a topic without followers.
 	ProduceTimeoutFloor = time.Second
-	// ListOffsetsLookups bounds the lookups by time that wait for or hold a cold worker.
+	// OffsetsInlineBytes is the largest ListOffsets or OffsetForLeaderEpoch that is answered on an event loop; a larger
+	// one (some 2,000 partitions) goes to the cold workers.
+	OffsetsInlineBytes = 64 << 10
+	// ListOffsetsLookups bounds the offset lookups that wait for or hold a cold worker.
 	ListOffsetsLookups = 10_000
 )
