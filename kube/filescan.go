@@ -360,7 +360,7 @@ func (s *FileStore) apply(key resourceKey, path string, parsed meta.Object) {
 		if !changed && sameMeta(next.Meta(), current.Meta()) {
 			s.noteBroken(current, path, file)
 			if file.broken == nil {
-				s.restoreStatus(key, parsed, current)
+				s.restoreStatus(key, parsed, s.current(key))
 			}
 			return
 		}
@@ -491,11 +491,6 @@ func (s *FileStore) noteBroken(current meta.Object, path string, file *resourceF
 		})
 	}
 	s.publish(meta.Modified, next)
-	if file.broken == nil {
-		if index := file.index(keyOf(next)); index >= 0 {
-			s.restoreStatus(keyOf(next), file.documents[index].object, next)
-		}
-	}
 }
 
 func conditionsOf(object meta.Object) *[]meta.Condition {
