@@ -65,11 +65,17 @@ func (b *Broker) handleListOffsets(request *codec.Request) {
 		return
 	}
 	l := &listOffsets{broker: b, request: request, message: message}
+	l.whenVisible(l.run)
+}
+
+// run answers; it does not block.
+func (l *listOffsets) run() {
+	request := l.request
 	if !l.byTime() && len(request.Body) <= limits.OffsetsInlineBytes {
 		request.Respond(l.answer())
 		return
 	}
-	if !b.data.lookup(func() { request.Respond(l.answer()) }) {
+	if !l.broker.data.lookup(func() { request.Respond(l.answer()) }) {
 		request.Respond(l.refuse(kerr.RequestTimedOut))
 	}
 }

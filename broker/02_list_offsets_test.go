@@ -178,3 +178,19 @@ func TestLargeOffsetRequestsLeaveTheLoop(t *testing.T) {
 		t.Fatalf("closed with %v", sink.closed)
 	}
 }
+
+// A client that has appended without waiting for the commit finds its records
+// below the end offset that it asks for next.
+func TestListOffsetsCoversWhatWasAppendedBefore(t *testing.T) {
+	t.Parallel()
+	b := newDataBroker(t, testTopics{"t": 1})
+	c := testConnection()
+	for i := range int64(200) {
+		request := produceOne(t, b, 9, 1, "t", 0, testBatch("v"))
+		send(t, b, c, request)
+		query := listOffsetsOf(4, "t", offsetQuery{partition: 0, timestamp: timestampLatest, currentEpoch: -1})
+		if got := listOffsetsNow(t, b, query)[0].Offset; got != i+1 {
+			t.Fatalf("the end offset after %d appends is %d", i+1, got)
+		}
+	}
+}

@@ -41,4 +41,7 @@ const (
 	OffsetsInlineBytes = 64 << 10
 	// ListOffsetsLookups bounds the offset lookups that wait for or hold a cold worker.
 	ListOffsetsLookups = 10_000
+	// ListOffsetsCommitWait is how long an offset lookup waits for the commit of what was appended before it. A commit
+	// takes milliseconds; on a disk that has stalled the lookup answers what is visible.
+	ListOffsetsCommitWait = time.Second
 )
