@@ -41,7 +41,7 @@ func (b *Broker) metadataAPI() codec.API {
 		EstimateBytes: func(_ codec.Header, bodyBytes int) int {
 			return codec.DefaultEstimate(bodyBytes) + metadataBytesPerPartition*b.view.Load().partitions
 		},
-		Handle: b.metadata,
+		Handle: b.offLoopWhenLarge(b.metadata),
 		Note:   "auto-creation, topic ids, authorised operations",
 	}
 }

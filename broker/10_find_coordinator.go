@@ -33,7 +33,7 @@ const (
 func (b *Broker) findCoordinatorAPI() codec.API {
 	return codec.API{
 		Key: 10, Name: "FindCoordinator", MinVersion: 0, MaxVersion: 6, Class: codec.TwoPhase,
-		Handle: b.findCoordinator,
+		Handle: b.offLoopWhenLarge(b.findCoordinator),
 		Note:   "group and transaction keys, batches; share keys are refused",
 	}
 }

@@ -26,8 +26,8 @@ import (
 
 func (b *Broker) describeTopicPartitionsAPI() codec.API {
 	return codec.API{
-		Key: 75, Name: "DescribeTopicPartitions", MinVersion: 0, MaxVersion: 0, Class: codec.Inline,
-		Handle: b.describeTopicPartitions,
+		Key: 75, Name: "DescribeTopicPartitions", MinVersion: 0, MaxVersion: 0, Class: codec.TwoPhase,
+		Handle: b.offLoopWhenLarge(b.describeTopicPartitions),
 		Note:   "with cursor",
 	}
 }

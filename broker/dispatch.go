@@ -134,6 +134,19 @@ func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
 	return nil
 }
 
+// offLoopWhenLarge runs a handler of requests that only read on the worker pool
+// when the request is so large that it would hold up the other connections of the
+// loop. When the pool is full it runs here all the same: what it costs is bounded
+// by limits.RequestMemoryBytes.
+func (b *Broker) offLoopWhenLarge(handle func(*codec.Request)) func(*codec.Request) {
+	return func(r *codec.Request) {
+		if len(r.Body) > limits.InlineBodyBytes && b.Pool != nil && b.Pool.Submit(func() { handle(r) }) {
+			return
+		}
+		handle(r)
+	}
+}
+
 func notServed(api *codec.API, header codec.Header) error {
 	if api == nil {
 		return fmt.Errorf("API key %d version %d: %w", header.Key, header.Version, errNotServed)

@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -335,6 +337,39 @@ func TestUnstableAPIs(t *testing.T) {
 		response := call[*kmsg.ApiVersionsResponse](t, b, testSession(), apiVersions(0))
 		if got := len(response.ApiKeys) == 2; got != enabled {
 			t.Errorf("enabled %v: %+v", enabled, response.ApiKeys)
+		}
+	}
+}
+
+// countingPool counts what it is given.
+type countingPool struct{ submitted atomic.Int32 }
+
+func (p *countingPool) Submit(f func()) bool {
+	p.submitted.Add(1)
+	go f()
+	return true
+}
+
+// TestLargeRequestsLeaveTheLoop, and are answered there when the pool is full.
+func TestLargeRequestsLeaveTheLoop(t *testing.T) {
+	t.Parallel()
+	names := make([]string, 2*limits.InlineBodyBytes/8)
+	for i := range names {
+		names[i] = fmt.Sprintf("%08d", i)
+	}
+	for _, c := range []struct {
+		names []string
+		pool  Pool
+		want  int32
+	}{{names, &countingPool{}, 1}, {names[:10], &countingPool{}, 0}, {names, fullPool{}, 0}} {
+		b := newImageBroker(t)
+		b.Pool, b.Config.AutoCreateTopicsEnable = c.pool, false
+		response := call[*kmsg.MetadataResponse](t, b, testSession(), metadataRequest(12, c.names...))
+		if len(response.Topics) != len(c.names) {
+			t.Errorf("%d topics, want %d", len(response.Topics), len(c.names))
+		}
+		if p, counting := c.pool.(*countingPool); counting && p.submitted.Load() != c.want {
+			t.Errorf("%d names: %d on the pool, want %d", len(c.names), p.submitted.Load(), c.want)
 		}
 	}
 }

@@ -13,6 +13,11 @@ const (
 	// size (socket.request.max.bytes, 100 MiB).
 	RequestMemoryBytes = 1 << 30
 
+	// InlineBodyBytes is the largest body of a reading request (Metadata,
+	// FindCoordinator, DescribeTopicPartitions) that is handled on the event loop:
+	// some thousand names, about a millisecond.
+	InlineBodyBytes = 64 << 10
+
 	// RefusedThrottleMs is how long a refused client is asked to wait. Kafka's
 	// clients stop sending on the connection for that time (KIP-219).
 	RefusedThrottleMs = 100
