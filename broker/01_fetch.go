@@ -194,6 +194,7 @@ func (o *fetchOperation) addRequested(r *codec.FetchPartition) {
 }
 
 // addRemembered needs the session's lock.
+// +checklocks:s.mu
 func (o *fetchOperation) addRemembered(s *fetchSession, at int32) {
 	p, e := o.add(), &s.entries[at]
 	p.topicName, p.topicID, p.index = e.name, e.topicID, e.index

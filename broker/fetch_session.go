@@ -28,9 +28,12 @@ type fetchSessions struct {
 	slots int
 	now   func() time.Time
 
-	mu         sync.Mutex
-	byID       map[int32]*fetchSession // guarded by mu
-	partitions int                     // guarded by mu: of all sessions together
+	mu sync.Mutex
+	// +checklocks:mu
+	byID map[int32]*fetchSession
+	// partitions of all sessions together.
+	// +checklocks:mu
+	partitions int
 }
 
 // fetchSession is one session. Lock order: fetchSessions.mu is never taken under
@@ -43,17 +46,27 @@ type fetchSession struct {
 	lastUsed time.Time // guarded by fetchSessions.mu
 	size     int       // guarded by fetchSessions.mu: partitions, as last counted there
 
-	mu    sync.Mutex
-	epoch int32 // guarded by mu: of the request that comes next
+	mu sync.Mutex
+	// epoch of the request that comes next.
+	// +checklocks:mu
+	epoch int32
 	// entries is a slab; the list through next and previous is the order in which
 	// the partitions are served: those that had records go to the end, so that a
-	// small max_bytes does not starve the others. All guarded by mu.
-	entries    []sessionPartition
-	free       int32
-	head, tail int32
-	count      int
-	byName     map[sessionName]int32
-	byTopicID  map[sessionTopicID]int32
+	// small max_bytes does not starve the others.
+	// +checklocks:mu
+	entries []sessionPartition
+	// +checklocks:mu
+	free int32
+	// +checklocks:mu
+	head int32
+	// +checklocks:mu
+	tail int32
+	// +checklocks:mu
+	count int
+	// +checklocks:mu
+	byName map[sessionName]int32
+	// +checklocks:mu
+	byTopicID map[sessionTopicID]int32
 }
 
 type sessionName struct {
@@ -87,6 +100,8 @@ type sessionPartition struct {
 
 const noEntry = int32(-1)
 
+// init runs before anybody else knows the cache.
+// +checklocksignore
 func (c *fetchSessions) init(slots int, now func() time.Time) {
 	c.slots, c.now = slots, now
 	c.byID = make(map[int32]*fetchSession)
@@ -114,6 +129,7 @@ func (c *fetchSessions) remove(id int32) {
 }
 
 // drop needs mu.
+// +checklocks:c.mu
 func (c *fetchSessions) drop(id int32) {
 	if s := c.byID[id]; s != nil {
 		c.partitions -= s.size
@@ -142,19 +158,19 @@ func (c *fetchSessions) resize(s *fetchSession, size int) bool {
 // when the cache is full of sessions that are worth more.
 func (c *fetchSessions) create(o *fetchOperation) *fetchSession {
 	now := c.now()
-	s := newFetchSession(o, now)
+	s, size := newFetchSession(o, now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.partitions+s.count > limits.FetchSessionPartitions {
+	if c.partitions+size > limits.FetchSessionPartitions {
 		return nil
 	}
-	if len(c.byID) >= c.slots && !c.evictFor(s.count, now) {
+	if len(c.byID) >= c.slots && !c.evictFor(size, now) {
 		return nil
 	}
 	for s.id == 0 || c.byID[s.id] != nil {
 		s.id = rand.Int32N(math.MaxInt32) + 1 // #nosec G404: an id, not a secret; Kafka has no authorisation on it either
 	}
-	s.size = s.count
+	s.size = size
 	c.partitions += s.size
 	c.byID[s.id] = s
 	return s
@@ -163,6 +179,7 @@ func (c *fetchSessions) create(o *fetchOperation) *fetchSession {
 // evictFor makes room as Kafka's FetchSessionCache.tryEvict does: for a session
 // that was not used for two minutes, else for the smallest one that is older
 // than two minutes and not larger than the new one. Needs mu.
+// +checklocks:c.mu
 func (c *fetchSessions) evictFor(size int, now time.Time) bool {
 	var stale, smallest *fetchSession
 	for _, s := range c.byID {
@@ -187,8 +204,10 @@ func (c *fetchSessions) evictFor(size int, now time.Time) bool {
 	return true
 }
 
-func newFetchSession(o *fetchOperation, now time.Time) *fetchSession {
-	s := &fetchSession{created: now, lastUsed: now, epoch: 1, usesTopicIDs: o.usesTopicIDs(), free: noEntry, head: noEntry, tail: noEntry}
+// newFetchSession makes a session that nobody else knows yet.
+// +checklocksignore
+func newFetchSession(o *fetchOperation, now time.Time) (s *fetchSession, size int) {
+	s = &fetchSession{created: now, lastUsed: now, epoch: 1, usesTopicIDs: o.usesTopicIDs(), free: noEntry, head: noEntry, tail: noEntry}
 	if s.usesTopicIDs {
 		s.byTopicID = make(map[sessionTopicID]int32, len(o.partitions))
 	} else {
@@ -206,7 +225,7 @@ func newFetchSession(o *fetchOperation, now time.Time) *fetchSession {
 			e.highWatermark = -1
 		}
 	}
-	return s
+	return s, s.count
 }
 
 func nextSessionEpoch(epoch int32) int32 {
@@ -221,6 +240,7 @@ func nextSessionEpoch(epoch int32) int32 {
 
 // find answers the entry of a partition, noEntry when the session lacks it.
 // Needs mu. It does not allocate.
+// +checklocks:s.mu
 func (s *fetchSession) find(name []byte, id meta.UUID, index int32) int32 {
 	var at int32
 	var found bool
@@ -236,6 +256,7 @@ func (s *fetchSession) find(name []byte, id meta.UUID, index int32) int32 {
 }
 
 // entry finds or adds a partition. Needs mu; the pointer is good until the next call.
+// +checklocks:s.mu
 func (s *fetchSession) entry(name []byte, id meta.UUID, index int32) *sessionPartition {
 	if at := s.find(name, id, index); at != noEntry {
 		return &s.entries[at]
@@ -262,6 +283,7 @@ func (s *fetchSession) entry(name []byte, id meta.UUID, index int32) *sessionPar
 	return e
 }
 
+// +checklocks:s.mu
 func (s *fetchSession) link(at int32) {
 	e := &s.entries[at]
 	e.previous, e.next = s.tail, noEntry
@@ -273,6 +295,7 @@ func (s *fetchSession) link(at int32) {
 	s.tail = at
 }
 
+// +checklocks:s.mu
 func (s *fetchSession) unlink(at int32) {
 	e := &s.entries[at]
 	if e.previous != noEntry {
@@ -288,6 +311,7 @@ func (s *fetchSession) unlink(at int32) {
 }
 
 // forget needs mu.
+// +checklocks:s.mu
 func (s *fetchSession) forget(name []byte, id meta.UUID, index int32) {
 	at := s.find(name, id, index)
 	if at == noEntry {
@@ -305,6 +329,7 @@ func (s *fetchSession) forget(name []byte, id meta.UUID, index int32) {
 }
 
 // update takes over what an incremental request says. Needs mu.
+// +checklocks:s.mu
 func (s *fetchSession) update(view *codec.FetchView) {
 	for it := view.Partitions(); it.Next(); {
 		p := &it.Partition

@@ -35,6 +35,14 @@ func (c *sessionClient) fetch(offsets map[int32]int64, change ...func(*kmsg.Fetc
 	return got
 }
 
+// cached counts what the broker's cache holds.
+func cached(b *Broker) (sessions, partitions int) {
+	c := &b.data.sessions
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.byID), c.partitions
+}
+
 func partitionsOf(r *kmsg.FetchResponse) map[int32]kmsg.FetchResponseTopicPartition {
 	all := make(map[int32]kmsg.FetchResponseTopicPartition)
 	for _, topic := range r.Topics {
@@ -76,7 +84,7 @@ func TestIncrementalSessionAnswersOnlyWhatChanged(t *testing.T) {
 		if len(got) != 1 || len(got[3].RecordBatches) == 0 {
 			t.Fatalf("v%d: %+v", version, got)
 		}
-		if n := b.data.sessions.partitions; n != 3 {
+		if _, n := cached(b); n != 3 {
 			t.Fatalf("v%d: the cache counts %d partitions", version, n)
 		}
 		// Closing it with the final epoch.
@@ -87,7 +95,7 @@ func TestIncrementalSessionAnswersOnlyWhatChanged(t *testing.T) {
 		if got := c.fetch(nil); got.ErrorCode != kerr.FetchSessionIDNotFound.Code {
 			t.Fatalf("v%d: error %d after the session was closed", version, got.ErrorCode)
 		}
-		if n := b.data.sessions.partitions; n != 0 || len(b.data.sessions.byID) != 0 {
+		if sessions, n := cached(b); n != 0 || sessions != 0 {
 			t.Fatalf("v%d: the cache still counts %d partitions", version, n)
 		}
 	}
@@ -220,11 +228,12 @@ func TestEmptyingASessionEndsIt(t *testing.T) {
 		r.ForgottenTopics = append(r.ForgottenTopics, forgotten)
 		r.MaxWaitMillis = 600_000
 	})
-	if got.ErrorCode != 0 || got.SessionID != 0 || len(b.data.sessions.byID) != 0 {
+	if sessions, _ := cached(b); got.ErrorCode != 0 || got.SessionID != 0 || sessions != 0 {
 		t.Fatalf("%+v", got)
 	}
 }
 
+// +checklocksignore: one goroutine.
 func TestSessionCacheEviction(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
@@ -291,10 +300,12 @@ func TestSessionFetchDoesNotAllocate(t *testing.T) {
 		put(t, b, "t", 0, "a")
 		c := &sessionClient{t: t, b: b, version: version}
 		c.fetch(map[int32]int64{0: 0, 1: 0, 2: 0})
-		s := b.data.sessions.byID[c.id]
+		s := b.data.sessions.use(c.id)
 		once := repeated(t, b, fetchOf(t, b, fetchSpec{version: version, topic: "t", partitions: map[int32]int64{0: 0, 2: 0}, session: c.id, epoch: 1}))
 		rewound := func() {
+			s.mu.Lock()
 			s.epoch = 1
+			s.mu.Unlock()
 			once()
 		}
 		for range 50 {

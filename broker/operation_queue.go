@@ -6,11 +6,14 @@ import "sync"
 // in which they came. The queue is a chain through the operations themselves:
 // it is bounded by the requests under way and costs no allocation.
 type operationQueue struct {
-	mu      sync.Mutex
-	ready   sync.Cond  // of mu: head is set, or closed
-	head    *queuedJob // guarded by mu
-	tail    *queuedJob // guarded by mu
-	closed  bool       // guarded by mu
+	mu    sync.Mutex
+	ready sync.Cond // of mu: head is set, or closed
+	// +checklocks:mu
+	head *queuedJob
+	// +checklocks:mu
+	tail *queuedJob
+	// +checklocks:mu
+	closed  bool
 	workers sync.WaitGroup
 }
 

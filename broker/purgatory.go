@@ -69,7 +69,8 @@ type partitionPurgatory struct {
 	// list or finds that it has gone.
 	waiting atomic.Int32
 	mu      sync.Mutex
-	head    *fetchWaiter // guarded by mu
+	// +checklocks:mu
+	head *fetchWaiter
 }
 
 // fetchWaiter is one fetch in the list of one partition.
@@ -136,9 +137,11 @@ func (p *partitionPurgatory) wake() *fetchOperation {
 // parkedFetches is the chain of the parked fetches of one connection, so that
 // they end with it: max_wait_ms may be weeks.
 type parkedFetches struct {
-	mu     sync.Mutex
-	head   *fetchOperation // guarded by mu
-	closed bool            // guarded by mu
+	mu sync.Mutex
+	// +checklocks:mu
+	head *fetchOperation
+	// +checklocks:mu
+	closed bool
 }
 
 // add answers false when the connection is closed.
@@ -214,7 +217,9 @@ type expirer interface {
 type deadlines struct {
 	start time.Time
 	mu    sync.Mutex
-	heap  []*deadline // guarded by mu; ordered by at, earliest first
+	// heap is ordered by at, earliest first.
+	// +checklocks:mu
+	heap []*deadline
 	// moved tells the goroutine that the earliest one changed; capacity 1.
 	moved chan struct{}
 	quit  chan struct{}
@@ -311,6 +316,7 @@ func (d *deadlines) fire(now time.Duration) (wait time.Duration) {
 	return wait
 }
 
+// +checklocks:d.mu
 func (d *deadlines) removeAt(i int) {
 	last := len(d.heap) - 1
 	d.heap[i].place = 0
@@ -324,11 +330,13 @@ func (d *deadlines) removeAt(i int) {
 	}
 }
 
+// +checklocks:d.mu
 func (d *deadlines) set(i int, e *deadline) {
 	d.heap[i] = e
 	e.place = i + 1
 }
 
+// +checklocks:d.mu
 func (d *deadlines) up(i int) {
 	e := d.heap[i]
 	for i > 0 {
@@ -343,6 +351,7 @@ func (d *deadlines) up(i int) {
 }
 
 // down answers whether it moved anything.
+// +checklocks:d.mu
 func (d *deadlines) down(i int) bool {
 	e, start := d.heap[i], i
 	for {
