@@ -165,7 +165,7 @@ func (b *Broker) SetRegistry(r *codec.Registry) {
 			panic(fmt.Sprintf("BUG: a part of a registry is no registry: %v", err))
 		}
 	}
-	if !b.registry.CompareAndSwap(nil, newServedAPIs(r)) {
+	if !b.registry.CompareAndSwap(nil, &servedAPIs{r, r.Advertise(features)}) {
 		panic("BUG: the registry is set twice")
 	}
 }
