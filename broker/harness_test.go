@@ -266,5 +266,9 @@ func readyTopic(name string, id byte, partitions int32, overrides map[string]any
 	topic.Spec.Config = overrides
 	topic.Status = meta.KafkaTopicStatus{TopicID: meta.UUID{id}, TopicName: name, PartitionCount: partitions,
 		Conditions: []meta.Condition{{Type: meta.ConditionReady, Status: "True"}}}
+	// The reconciler copies what it accepts.
+	if accepted, err := topic.ConfigOverrides(); err == nil {
+		topic.Status.Config = accepted
+	}
 	return topic
 }

@@ -196,6 +196,9 @@ func (o *observer) setStrayAside(objects []meta.Object) {
 	for _, object := range objects {
 		if topic, ok := object.(*meta.KafkaTopic); ok {
 			name := topic.KafkaName()
+			if inForce, ok := topic.InForce(); ok {
+				name = inForce.Name // a spec that names another topic now is refused; the data stays
+			}
 			claims[name] = append(claims[name], claim{topic.Status.TopicID, topic.Status.PartitionCount})
 		}
 	}
@@ -293,7 +296,7 @@ func (o *observer) EnsureTopic(ctx context.Context, name string, partitions int3
 	for key, value := range overrides {
 		topic.Spec.Config[key] = value
 	}
-	topic.Status = meta.KafkaTopicStatus{TopicID: meta.NewUUID(), TopicName: name, PartitionCount: partitions,
+	topic.Status = meta.KafkaTopicStatus{TopicID: meta.NewUUID(), TopicName: name, PartitionCount: partitions, Config: maps.Clone(overrides),
 		Conditions: []meta.Condition{{Type: meta.ConditionReady, Status: "True"}}}
 	return o.command(ctx, topicCommand{topic: topic, name: name})
 }

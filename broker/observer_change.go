@@ -62,11 +62,15 @@ func (c *change) event(e meta.Event) {
 // will be (a second resource of the same topic); what was served by its name goes
 // on, since a lost status is no deletion. A resource that is not Ready keeps being
 // served as it was: its spec is not accepted, its data is.
+//
+// All that is served is what status says is in force: spec may hold an edit that
+// is refused, and after a restart nothing else remembers what was valid before.
 func (c *change) set(topic *meta.KafkaTopic) {
-	name, status := topic.KafkaName(), &topic.Status
-	if status.TopicID.IsZero() || status.PartitionCount <= 0 {
+	inForce, ok := topic.InForce()
+	if !ok {
 		return
 	}
+	name, status := inForce.Name, &topic.Status
 	served := c.topics[name]
 	if served != nil && served.id == status.TopicID && !topic.Ready() && c.o.failed[topic.Metadata.Name] == "" {
 		return
@@ -94,12 +98,10 @@ func (c *change) set(topic *meta.KafkaTopic) {
 // parse falls back to what is served, then to the broker's defaults: a wrong
 // value in a resource never takes the data away.
 func (c *change) parse(topic *meta.KafkaTopic, served *topicState) (map[string]string, config.Topic, error) {
-	overrides, err := topic.ConfigOverrides()
+	overrides := topic.Status.Config
+	parsed, err := config.ParseTopic(c.o.broker.Config, overrides)
 	if err == nil {
-		var parsed config.Topic
-		if parsed, err = config.ParseTopic(c.o.broker.Config, overrides); err == nil {
-			return overrides, parsed, nil
-		}
+		return overrides, parsed, nil
 	}
 	if served != nil {
 		return served.overrides, served.config, err
@@ -108,7 +110,7 @@ func (c *change) parse(topic *meta.KafkaTopic, served *topicState) (map[string]s
 }
 
 func (c *change) serve(topic *meta.KafkaTopic, served *topicState, overrides map[string]string, parsed config.Topic) {
-	name, id := topic.KafkaName(), topic.Status.TopicID
+	name, id := topic.Status.TopicName, topic.Status.TopicID
 	next := &topicState{
 		name: name, id: id, internal: meta.IsInternalTopicName(name),
 		config: parsed, overrides: overrides,
@@ -190,7 +192,7 @@ func (c *change) imageTopic(t *topicState) *meta.Topic {
 func (c *change) remove(topic *meta.KafkaTopic) {
 	delete(c.o.failed, topic.Metadata.Name)
 	delete(c.o.wanted, topic.Metadata.Name)
-	if served := c.topics[topic.KafkaName()]; served != nil && served.id == topic.Status.TopicID {
+	if served := c.topics[topic.Status.TopicName]; served != nil && served.id == topic.Status.TopicID {
 		c.drop(served, false)
 	}
 }
