@@ -15,7 +15,7 @@ type FileRange struct {
 	FD     int
 	Offset int64
 	Len    int    // bytes; 0 is allowed, its Pin is released in turn
-	Mem    []byte // memory-mapped view of the same bytes, or nil; touching it must not fault on slow storage
+	Mem    []byte // memory-mapped view of the same bytes: they leave from it, so touching it must not fault on slow storage. nil: sendfile
 	Pin    Pin    // nil: nothing to release
 }
 

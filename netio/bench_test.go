@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -25,7 +26,8 @@ func threadCPU(b *testing.B) time.Duration {
 
 // BenchmarkSendWays measures the sender's CPU for one gigabyte of file ranges of one size: sendfile, writev from a
 // mapping, and writev from the heap, over loopback, sockets with the system's buffers, non-blocking as netio's. It is
-// what sendfileFromBytes rests on.
+// one half of why mapped ranges
+// leave from their mapping; the other is BenchmarkDrain.
 func BenchmarkSendWays(b *testing.B) {
 	file, _, mapping := testFile(b, 64<<20)
 	heap := append([]byte(nil), mapping...)
@@ -292,4 +294,115 @@ func BenchmarkReceive(b *testing.B) {
 			b.ReportMetric(used.Seconds()/(float64(size)*float64(b.N)/1e9), "cpu-s/GB")
 		})
 	}
+}
+
+// BenchmarkDrain measures the server's CPU for one gigabyte of replies of a header and a file range, asked for on two
+// connections by one thread that throws them away; "raw" is a goroutine per connection with a blocking sendfile loop.
+func BenchmarkDrain(b *testing.B) {
+	file, _, mapping := testFile(b, 1<<30)
+	for _, size := range []int{16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 4 << 20} {
+		offset := 0
+		next := func() int { offset = (offset + size) % len(mapping); return offset }
+		for _, mem := range []bool{true, false} {
+			b.Run(fmt.Sprintf("%dKiB/netio/mapped=%v", size>>10, mem), func(b *testing.B) {
+				server, addr := startServer(b, &testHandler{frame: func(c *Conn, frame *bufpool.Buf) error {
+					frame.Release()
+					s := c.Reserve()
+					s.Bytes(bufpool.Get(100))
+					r := FileRange{FD: int(file.Fd()), Offset: int64(next()), Len: size}
+					if mem {
+						r.Mem = mapping[r.Offset : int(r.Offset)+size]
+					}
+					s.File(r)
+					s.Done()
+					return nil
+				}}, func(c *Config) { c.NumNetworkThreads = 1 })
+				drainFrom(b, addr, size)
+				b.ReportMetric(float64(server.Stats().Wakes)/float64(b.N), "wakes/op")
+			})
+		}
+		b.Run(fmt.Sprintf("%dKiB/raw", size>>10), func(b *testing.B) {
+			drainFrom(b, rawSendfileServer(b, file, len(mapping), size), size)
+		})
+	}
+}
+
+func rawSendfileServer(b *testing.B, file *os.File, fileBytes, size int) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				f, err := c.(*net.TCPConn).File()
+				if err != nil {
+					panic(err)
+				}
+				c.Close()
+				fd := int(f.Fd())
+				defer f.Close()
+				unix.SetNonblock(fd, false)
+				buffers, header, request := new(ioBuffers), make([]byte, 100), make([]byte, 100)
+				for offset := 0; ; offset = (offset + size) % fileBytes {
+					if n, err := unix.Read(fd, request); n <= 0 || err != nil {
+						return
+					}
+					if _, err := buffers.sendmsg(fd, [][]byte{header}, true); err != nil {
+						return
+					}
+					for n := 0; n < size; {
+						k, err := sendfile(fd, int(file.Fd()), int64(offset+n), size-n)
+						if n += k; err != nil {
+							unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1)
+						}
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func drainFrom(b *testing.B, addr string, size int) {
+	var fds [2]int
+	for i := range fds {
+		f, err := dial(b, addr).(*net.TCPConn).File()
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer f.Close()
+		fds[i] = int(f.Fd())
+		if err := unix.SetNonblock(fds[i], false); err != nil {
+			b.Fatal(err)
+		}
+	}
+	request, buf := frameOf(make([]byte, 60)), make([]byte, 1<<20)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	b.SetBytes(2 * int64(size))
+	begun, begunThread := processCPU(b), threadCPU(b)
+	for b.Loop() {
+		for _, fd := range fds {
+			if _, err := unix.Write(fd, request); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for _, fd := range fds {
+			for left := size + 100; left > 0; {
+				n, err := unix.Read(fd, buf[:min(left, len(buf))])
+				if err != nil || n == 0 {
+					b.Fatal(n, err)
+				}
+				left -= n
+			}
+		}
+	}
+	used := processCPU(b) - begun - (threadCPU(b) - begunThread)
+	b.ReportMetric(used.Seconds()/(2*float64(size)*float64(b.N)/1e9), "cpu-s/GB")
 }

@@ -12,9 +12,11 @@ import (
 type logLimiter struct {
 	logger *slog.Logger
 
-	mu      sync.Mutex
-	last    time.Time // guarded by mu
-	omitted int       // guarded by mu
+	mu sync.Mutex
+	// +checklocks:mu
+	last time.Time
+	// +checklocks:mu
+	omitted int
 }
 
 func (l *logLimiter) warn(message string, args ...any) {

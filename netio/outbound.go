@@ -7,10 +7,6 @@ import (
 	"kaas/internal/limits"
 )
 
-// How a file range leaves, measured (docs/design/netio.md): below the bound it is gathered with its neighbours into one
-// writev from the mapping, above it is one sendfile.
-const sendfileFromBytes = 32 << 10
-
 // errShortFile is a bug or a damaged file: the reply's length has been sent already, so only closing is left.
 var errShortFile = errors.New("the file ended inside a range that was promised to a peer")
 
@@ -96,7 +92,7 @@ func (c *Conn) sendSome() (sent int, more bool) {
 
 func fileSent(vectors [][]byte) bool { return len(vectors) == 0 }
 
-// gather collects what leaves in one writev: bytes and small mapped ranges of as many ended slots as follow each other.
+// gather collects what leaves in one sendmsg: bytes and mapped ranges of as many ended slots as follow each other.
 // total is 0 when the first thing to leave is a range for sendfile.
 func (c *Conn) gather() (vectors [][]byte, total int, fileFollows bool) {
 	vectors = c.loop.vectors[:0]
@@ -124,7 +120,9 @@ func (c *Conn) gather() (vectors [][]byte, total int, fileFollows bool) {
 	return vectors, total, false
 }
 
-// inMemory returns the bytes that writev takes, or false for a range that sendfile takes.
+// inMemory returns the bytes that sendmsg takes, or false for a range that sendfile takes: one without a mapping. A
+// mapped range leaves from its mapping whatever its size: at no size was sendfile cheaper by more than the noise, and
+// from 128 KiB on it was dearer (docs/design/netio.md).
 func (e *entry) inMemory() ([]byte, bool) {
 	if e.buf != nil {
 		return e.buf.B, true
@@ -132,7 +130,7 @@ func (e *entry) inMemory() ([]byte, bool) {
 	if e.file.Len == 0 {
 		return nil, true
 	}
-	if e.file.Mem == nil || e.file.Len >= sendfileFromBytes {
+	if e.file.Mem == nil {
 		return nil, false
 	}
 	return e.file.Mem[:e.file.Len], true

@@ -10,11 +10,15 @@ import (
 type quota struct {
 	maxTotal, maxPerIP int // 0: unlimited
 
-	mu    sync.Mutex
-	room  sync.Cond          // mu; total has gone down, or closed is set
-	total int                // guarded by mu
-	perIP map[netip.Addr]int // guarded by mu; no entry is 0
-	ended bool               // guarded by mu
+	mu   sync.Mutex
+	room sync.Cond // mu; total has gone down, or closed is set
+	// +checklocks:mu
+	total int
+	// perIP has no entry of 0.
+	// +checklocks:mu
+	perIP map[netip.Addr]int
+	// +checklocks:mu
+	ended bool
 }
 
 func newQuota(maxTotal, maxPerIP int) *quota {
@@ -73,8 +77,8 @@ func (q *quota) leave(ip netip.Addr) {
 func (q *quota) end() {
 	q.mu.Lock()
 	q.ended = true
-	q.mu.Unlock()
 	q.room.Broadcast()
+	q.mu.Unlock()
 }
 
 func (q *quota) count() int {

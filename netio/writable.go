@@ -18,8 +18,10 @@ type writePoller struct {
 	stopFD  int // eventfd, id 0
 	done    chan struct{}
 
-	mu      sync.Mutex       // never held over a system call or a call of a Conn
-	waiting map[uint64]*Conn // by id; guarded by mu; at most one per open connection
+	mu sync.Mutex // never held over a system call or a call of a Conn
+	// waiting by id, at most one per open connection.
+	// +checklocks:mu
+	waiting map[uint64]*Conn
 }
 
 func startWritePoller() (*writePoller, error) {

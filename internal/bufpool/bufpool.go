@@ -33,11 +33,16 @@ var _ = [1]struct{}{}[(1<<largestShift)-limits.BufLargestBytes]
 
 // class is a LIFO free list: the buffer that was released last is warm in the cache.
 type class struct {
-	mu    sync.Mutex
-	free  *Buf // guarded by mu
-	count int  // buffers in free; guarded by mu
-	low   int  // least count since the last trim: so many were not needed; guarded by mu
-	_     [64]byte
+	mu sync.Mutex
+	// +checklocks:mu
+	free *Buf
+	// count of buffers in free.
+	// +checklocks:mu
+	count int
+	// low is the least count since the last trim: so many were not needed.
+	// +checklocks:mu
+	low int
+	_   [64]byte // no two locks in one cache line
 }
 
 var (
