@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"kaas/bench"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -20,7 +22,7 @@ func run(args []string) int {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(brokerCommand(), versionCommand())
+	root.AddCommand(brokerCommand(), bench.Command(), versionCommand())
 	root.SetArgs(args)
 	if err := root.Execute(); err != nil {
 		fmt.Fprintf(os.Stderr, "kaas: %v\n", err)

@@ -1,0 +1,78 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+)
+
+// options are what a run can be told.
+type options struct {
+	Broker     string // the binary under measurement
+	DataParent string // a directory is made and removed below it for each child
+	Results    string // where the row goes; empty: nowhere
+	Bytes      int64  // moved in each measured run
+	Rounds     int    // each is one A B B A
+	Starts     int    // measured starts
+}
+
+// Command is `kaas bench`.
+func Command() *cobra.Command {
+	o := options{}
+	var megabytes int64
+	command := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure the broker against the physical limit of this machine",
+		Long: `Measure the broker against the physical limit of this machine.
+
+The same frames go to the broker and to a raw loop (socket read, CRC32C, append,
+and the cheaper of sendfile and mmap+write) that runs as a process of its own,
+in the order A B B A, and the processor time of both is read from outside.
+Measure alone: other work on the machine is in every figure.`,
+		Example: `  # All scenarios, this binary's own broker, one row in bench/results
+  kaas bench
+
+  # A quick look, nothing written
+  kaas bench --megabytes 256 --rounds 1 --results ''`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			o.Bytes = megabytes * 1_000_000
+			return runAll(o, command.OutOrStdout())
+		},
+	}
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
+	}
+	flags := command.Flags()
+	flags.StringVar(&o.Broker, "broker", self, "the binary under measurement, started with the word broker and overrides")
+	flags.StringVar(&o.DataParent, "data", os.TempDir(), "where the data directories are made and removed")
+	flags.StringVar(&o.Results, "results", filepath.Join("bench", "results"), "where the row of the run is appended; empty writes none")
+	flags.Int64Var(&megabytes, "megabytes", 1000, "moved in each measured run")
+	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of A B B A")
+	flags.IntVar(&o.Starts, "starts", 15, "measured starts of the broker")
+	command.AddCommand(rawCommand())
+	return command
+}
+
+// rawCommand is the raw loop's own process.
+func rawCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "raw-loop ADDRESS DIRECTORY PARTITIONS sendfile|mmap",
+		Hidden: true,
+		Args:   cobra.ExactArgs(4),
+		RunE: func(_ *cobra.Command, arguments []string) error {
+			partitions, err := strconv.Atoi(arguments[2])
+			if err != nil {
+				return err
+			}
+			if arguments[3] != "sendfile" && arguments[3] != "mmap" {
+				return fmt.Errorf("%q is neither sendfile nor mmap", arguments[3])
+			}
+			return runRaw(arguments[0], arguments[1], partitions, arguments[3] == "mmap")
+		},
+	}
+}

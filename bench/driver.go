@@ -1,0 +1,347 @@
+package bench
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// load says what a driver sends and reads.
+type load struct {
+	Topic             string
+	Partitions        int
+	Producers         int // connections; partitions are dealt out to them
+	Consumers         int
+	InFlight          int // Produce requests of one connection without an answer
+	Acks              int16
+	BatchBytes        int
+	ValueBytes        int
+	MaxPartitionBytes int32 // of one Fetch
+}
+
+// costOfAByte is the first row of the targets: 1 KB records in 64 KB batches,
+// produced to 16 partitions and followed at the tail.
+func costOfAByte(acks int16) load {
+	return load{Topic: "bench", Partitions: 16, Producers: 4, Consumers: 4, InFlight: 5, Acks: acks,
+		BatchBytes: 64 << 10, ValueBytes: 1 << 10, MaxPartitionBytes: 1 << 20}
+}
+
+// driver is a load on its way to one address. Partition p is written by one
+// producer and read by one consumer, so its cells below have one writer each.
+type driver struct {
+	load
+	address string
+	frames  [][]byte // Produce, by partition
+	batch   int      // bytes of one batch
+	records int      // in one batch
+
+	sent    []int64 // batches, by partition; its producer's
+	next    []int64 // the offset to fetch next, by partition; its consumer's
+	fetches atomic.Int64
+}
+
+func newDriver(l load, address string) *driver {
+	batch, records := makeBatch(rand.New(rand.NewPCG(1, 2)), l.BatchBytes, l.ValueBytes)
+	d := &driver{load: l, address: address, batch: len(batch), records: records,
+		sent: make([]int64, l.Partitions), next: make([]int64, l.Partitions)}
+	for p := range l.Partitions {
+		d.frames = append(d.frames, produceFrame(l.Topic, int32(p), l.Acks, batch))
+	}
+	return d
+}
+
+// outcome is what one run moved, in the batches' own bytes: each was sent
+// once and came back once.
+type outcome struct {
+	Bytes    int64
+	Produces int64
+	Fetches  int64
+	Took     time.Duration
+}
+
+// run produces so many bytes, rounded up to whole batches, waits until the
+// consumers have read all of it, and checks that every offset came once and
+// in order.
+func (d *driver) run(bytes int64) (outcome, error) {
+	perPartition := (bytes + int64(d.batch*d.Partitions) - 1) / int64(d.batch*d.Partitions)
+	begin, fetchesBefore := time.Now(), d.fetches.Load()
+	goal := make([]int64, d.Partitions)
+	for p := range goal {
+		goal[p] = (d.sent[p] + perPartition) * int64(d.records)
+	}
+	errs := make(chan error, d.Producers+d.Consumers)
+	var wg sync.WaitGroup
+	for c := range d.Consumers {
+		wg.Go(func() { errs <- d.consume(dealt(d.Partitions, d.Consumers, c), goal) })
+	}
+	for c := range d.Producers {
+		wg.Go(func() { errs <- d.produce(dealt(d.Partitions, d.Producers, c), perPartition) })
+	}
+	wg.Wait()
+	close(errs)
+	var failures []error
+	for err := range errs {
+		failures = append(failures, err)
+	}
+	if err := errors.Join(failures...); err != nil {
+		return outcome{}, err
+	}
+	batches := perPartition * int64(d.Partitions)
+	return outcome{Bytes: batches * int64(d.batch), Produces: batches, Fetches: d.fetches.Load() - fetchesBefore, Took: time.Since(begin)}, nil
+}
+
+// dealt returns the partitions of one of so many hands.
+func dealt(partitions, hands, hand int) (mine []int32) {
+	for p := hand; p < partitions; p += hands {
+		mine = append(mine, int32(p))
+	}
+	return mine
+}
+
+// stalled bounds every wait for the other side.
+const stalled = 60 * time.Second
+
+func (d *driver) produce(partitions []int32, batches int64) error {
+	conn, err := net.Dial("tcp", d.address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(10 * stalled)); err != nil {
+		return err
+	}
+	window := make(chan struct{}, d.InFlight)
+	total := batches * int64(len(partitions))
+	acknowledged := make(chan error, 1)
+	go func() { acknowledged <- d.readAcks(conn, partitions, total, window) }()
+	for i := range total {
+		select {
+		case window <- struct{}{}:
+		case err := <-acknowledged:
+			return fmt.Errorf("produce: %w", err)
+		}
+		p := partitions[i%int64(len(partitions))]
+		if _, err := conn.Write(d.frames[p]); err != nil {
+			return fmt.Errorf("produce: %w", err)
+		}
+	}
+	if err := <-acknowledged; err != nil {
+		return fmt.Errorf("produce: %w", err)
+	}
+	return nil
+}
+
+// readAcks checks that each answer is of the partition and offset due.
+func (d *driver) readAcks(conn net.Conn, partitions []int32, total int64, window <-chan struct{}) error {
+	reader := bufio.NewReaderSize(conn, 64<<10)
+	// correlation id, number of topics, topic, number of partitions
+	at := 4 + 4 + 2 + len(d.Topic) + 4
+	for i := range total {
+		answer, err := nextFrame(reader)
+		if err != nil {
+			return err
+		}
+		p := partitions[i%int64(len(partitions))]
+		if len(answer) < at+14 {
+			return fmt.Errorf("an answer of %d bytes", len(answer))
+		}
+		index, code := int32(binary.BigEndian.Uint32(answer[at:])), int16(binary.BigEndian.Uint16(answer[at+4:]))
+		base := int64(binary.BigEndian.Uint64(answer[at+6:]))
+		if due := d.sent[p] * int64(d.records); index != p || code != 0 || base != due {
+			return fmt.Errorf("partition %d, error %d, offset %d was answered where partition %d, offset %d was due", index, code, base, p, due)
+		}
+		d.sent[p]++
+		if _, err := reader.Discard(len(answer)); err != nil {
+			return err
+		}
+		<-window
+	}
+	return nil
+}
+
+// nextFrame returns the next answer without its length; it lies in the
+// reader's buffer until the caller discards it.
+func nextFrame(reader *bufio.Reader) ([]byte, error) {
+	head, err := reader.Peek(4)
+	if err != nil {
+		return nil, err
+	}
+	length := int(binary.BigEndian.Uint32(head))
+	if _, err := reader.Discard(4); err != nil {
+		return nil, err
+	}
+	return reader.Peek(length)
+}
+
+// consume fetches until each of its partitions has come to its goal.
+func (d *driver) consume(partitions []int32, goal []int64) error {
+	conn, err := net.Dial("tcp", d.address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(10 * stalled)); err != nil {
+		return err
+	}
+	request, offsetAt := fetchFrame(d.Topic, partitions, d.MaxPartitionBytes)
+	buffer := make([]byte, 1<<20)
+	for {
+		left := false
+		for i, p := range partitions {
+			binary.BigEndian.PutUint64(request[offsetAt[i]:], uint64(d.next[p]))
+			left = left || d.next[p] < goal[p]
+		}
+		if !left {
+			return nil
+		}
+		if _, err := conn.Write(request); err != nil {
+			return fmt.Errorf("fetch: %w", err)
+		}
+		if buffer, err = readAnswer(conn, buffer); err != nil {
+			return fmt.Errorf("fetch: %w", err)
+		}
+		if err := d.checkFetch(buffer); err != nil {
+			return fmt.Errorf("fetch: %w", err)
+		}
+		d.fetches.Add(1)
+	}
+}
+
+func readAnswer(conn net.Conn, buffer []byte) ([]byte, error) {
+	buffer = buffer[:cap(buffer)]
+	n, err := io.ReadAtLeast(conn, buffer, 4)
+	if err != nil {
+		return buffer, err
+	}
+	whole := 4 + int(binary.BigEndian.Uint32(buffer))
+	if whole > len(buffer) {
+		larger := make([]byte, whole+whole/4)
+		copy(larger, buffer[:n])
+		buffer = larger
+	}
+	if n < whole {
+		if _, err := io.ReadFull(conn, buffer[n:whole]); err != nil {
+			return buffer, err
+		}
+	}
+	return buffer[:whole], nil
+}
+
+// checkFetch looks at every batch's head; the records were checked when they
+// were made, and the broker checked the CRC.
+func (d *driver) checkFetch(answer []byte) error {
+	be := binary.BigEndian
+	at := 4 + 4 + 4 + 2 + 4 // length, correlation id, throttle time, error, session
+	if code := int16(be.Uint16(answer[12:])); code != 0 {
+		return fmt.Errorf("error %d", code)
+	}
+	at += 4 + 2 + len(d.Topic)
+	count := int(be.Uint32(answer[at:]))
+	at += 4
+	for range count {
+		p, code := int(be.Uint32(answer[at:])), int16(be.Uint16(answer[at+4:]))
+		if code != 0 {
+			return fmt.Errorf("partition %d: error %d", p, code)
+		}
+		aborted := int32(be.Uint32(answer[at+30:]))
+		if aborted > 0 {
+			return fmt.Errorf("partition %d: %d aborted transactions", p, aborted)
+		}
+		length := int(int32(be.Uint32(answer[at+38:])))
+		at += fetchPartitionHeaderBytes
+		records := answer[at : at+max(length, 0)]
+		at += len(records)
+		for len(records) >= batchHeaderBytes {
+			base, size := int64(be.Uint64(records)), 12+int(be.Uint32(records[batchLengthAt:]))
+			if size > len(records) {
+				break // Kafka may cut the last batch; it comes again whole
+			}
+			if base != d.next[p] {
+				return fmt.Errorf("partition %d: offset %d came where %d was due", p, base, d.next[p])
+			}
+			d.next[p] = base + int64(be.Uint32(records[batchLastDeltaAt:])) + 1
+			records = records[size:]
+		}
+	}
+	return nil
+}
+
+// createTopic makes the load's topic and waits until every partition has a
+// leader and takes a fetch.
+func (d *driver) createTopic(configs [][2]string) error {
+	conn, err := net.Dial("tcp", d.address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(stalled)); err != nil {
+		return err
+	}
+	if _, err := conn.Write(createTopicFrame(d.Topic, int32(d.Partitions), configs)); err != nil {
+		return err
+	}
+	answer, err := readAnswer(conn, make([]byte, 4096))
+	if err != nil {
+		return err
+	}
+	// length, correlation id, throttle time, number of topics, name
+	if code := int16(binary.BigEndian.Uint16(answer[16+2+len(d.Topic):])); code != 0 {
+		return fmt.Errorf("create topic %s: error %d", d.Topic, code)
+	}
+	request := metadataFrame(d.Topic, false)
+	for deadline := time.Now().Add(stalled); ; {
+		if _, err := conn.Write(request); err != nil {
+			return err
+		}
+		if answer, err = readAnswer(conn, answer); err != nil {
+			return err
+		}
+		if led(answer, d.Topic, d.Partitions) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("topic %s is created and not served", d.Topic)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// led tells whether a Metadata answer (version 4) of one topic shows it
+// without errors and with all partitions.
+func led(answer []byte, topic string, partitions int) bool {
+	be := binary.BigEndian
+	skipString := func(at int) int { return at + 2 + int(max(int16(be.Uint16(answer[at:])), 0)) }
+	at := 12
+	brokers := int(be.Uint32(answer[at:]))
+	at += 4
+	for range brokers {
+		at = skipString(skipString(at+4) + 4) // id, host, port, rack
+	}
+	at = skipString(at) + 4 // cluster id, controller
+	if be.Uint32(answer[at:]) != 1 || be.Uint16(answer[at+4:]) != 0 {
+		return false
+	}
+	at = skipString(at+6) + 1 // error, name, internal
+	count := int(be.Uint32(answer[at:]))
+	at += 4
+	if count != partitions {
+		return false
+	}
+	for range count {
+		if be.Uint16(answer[at:]) != 0 || int32(be.Uint32(answer[at+6:])) < 0 {
+			return false
+		}
+		at += 10
+		for range 2 { // replicas, in sync
+			at += 4 + 4*int(be.Uint32(answer[at:]))
+		}
+	}
+	return true
+}
