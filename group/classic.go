@@ -190,9 +190,14 @@ func (g *group) remove(mem *member) {
 	}
 	if g.leader == mem.id {
 		g.leader = ""
-		if rest := g.ordered(); len(rest) > 0 {
-			g.leader = rest[0].id
-		}
+		g.electAnyLeader()
+	}
+}
+
+// electAnyLeader lets whoever has been here longest lead when nobody does.
+func (g *group) electAnyLeader() {
+	if rest := g.ordered(); g.leader == "" && len(rest) > 0 {
+		g.leader = rest[0].id
 	}
 }
 

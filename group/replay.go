@@ -108,9 +108,13 @@ func (m *Machine) restore(t *coord.Turn, g *group) {
 	}
 	for i := range v.Members {
 		r := &v.Members[i]
+		if _, taken := g.members[r.MemberID]; taken || r.MemberID == unknownMemberID || r.InstanceID != nil && g.static[*r.InstanceID] != "" {
+			m.logger.Warn("a group's record has a member that cannot be; it is left out", "group", g.id, "member", r.MemberID)
+			continue
+		}
 		mem := m.newMember(g, r.MemberID, r.InstanceID, Client{ID: r.ClientID, Host: r.ClientHost})
 		mem.sessionTimeoutMs, mem.rebalanceTimeoutMs = r.SessionTimeoutMillis, r.RebalanceTimeoutMillis
-		if mem.rebalanceTimeoutMs < 0 {
+		if mem.rebalanceTimeoutMs < 0 { // the record is older than the field
 			mem.rebalanceTimeoutMs = r.SessionTimeoutMillis
 		}
 		mem.protocols = []protocol{{name: g.protocol, metadata: bytes.Clone(r.Subscription)}}
@@ -118,8 +122,12 @@ func (m *Machine) restore(t *coord.Turn, g *group) {
 		g.add(mem)
 		m.touch(t, mem)
 	}
+	if g.members[g.leader] == nil {
+		g.leader = ""
+	}
 	if len(g.members) > 0 {
 		g.state = stateStable
+		g.electAnyLeader()
 		g.updateSubscribedTopics()
 	}
 	if int64(len(g.members)) > int64(m.config.MaxSize) {

@@ -118,6 +118,9 @@ func (s *script) block(commands string) string {
 			continue
 		}
 		s.command(parse(line))
+		if err := checkMachine(s.steps.Machine); err != nil {
+			s.t.Fatalf("after %q: %v", line, err)
+		}
 	}
 	return s.out.String()
 }

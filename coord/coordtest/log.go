@@ -19,7 +19,7 @@ type Log struct {
 	mu        sync.Mutex
 	batches   []batch.View // mu
 	endOffset int64        // mu
-	committed int64        // mu
+	committed int          // mu; batches that are committed
 	held      bool         // mu
 	failure   error        // mu; answer of appends and commits from now on
 	waiters   []waiter     // mu; by rising offset
@@ -65,7 +65,7 @@ func (l *Log) Append(batches []byte) (int64, error) {
 		rest = next
 	}
 	if !l.held {
-		l.committed = l.endOffset
+		l.committed = len(l.batches)
 	}
 	return l.endOffset, nil
 }
@@ -73,7 +73,7 @@ func (l *Log) Append(batches []byte) (int64, error) {
 // WhenCommitted implements coord.Log.
 func (l *Log) WhenCommitted(endOffset int64, done func(error)) {
 	l.mu.Lock()
-	failure, committed := l.failure, endOffset <= l.committed
+	failure, committed := l.failure, endOffset <= l.committedOffset()
 	if failure == nil && !committed {
 		l.waiters = append(l.waiters, waiter{endOffset, done})
 		l.mu.Unlock()
@@ -112,13 +112,31 @@ func (l *Log) Hold() {
 // Commit commits everything and ends a Hold.
 func (l *Log) Commit() {
 	l.mu.Lock()
-	l.held, l.committed = false, l.endOffset
-	waiters := l.waiters
-	l.waiters = nil
+	l.held = false
 	l.mu.Unlock()
-	for _, w := range waiters {
+	l.CommitSome(l.Uncommitted())
+}
+
+// CommitSome commits the first n of the batches that are not committed.
+func (l *Log) CommitSome(n int) {
+	l.mu.Lock()
+	l.committed = min(l.committed+n, len(l.batches))
+	var done []waiter
+	for len(l.waiters) > 0 && l.waiters[0].offset <= l.committedOffset() {
+		done, l.waiters = append(done, l.waiters[0]), l.waiters[1:]
+	}
+	l.mu.Unlock()
+	for _, w := range done {
 		w.done(nil)
 	}
+}
+
+// committedOffset is the end of the last committed batch. Holds mu.
+func (l *Log) committedOffset() int64 {
+	if l.committed == 0 {
+		return 0
+	}
+	return l.batches[l.committed-1].LastOffset() + 1
 }
 
 // Fail makes the log fail; nil repairs it.
@@ -140,18 +158,9 @@ func (l *Log) Fail(err error) {
 func (l *Log) Crash(keep int) *Log {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	after := &Log{MaxBytes: l.MaxBytes}
-	for _, view := range l.batches {
-		if view.BaseOffset() >= l.committed {
-			if keep == 0 {
-				break
-			}
-			keep--
-		}
-		after.batches = append(after.batches, view)
-		after.endOffset = view.LastOffset() + 1
-	}
-	after.committed = after.endOffset
+	n := min(l.committed+keep, len(l.batches))
+	after := &Log{MaxBytes: l.MaxBytes, batches: l.batches[:n:n], committed: n}
+	after.endOffset = after.committedOffset()
 	l.failure, l.waiters = ErrClosed, nil
 	return after
 }
@@ -160,13 +169,7 @@ func (l *Log) Crash(keep int) *Log {
 func (l *Log) Uncommitted() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := 0
-	for _, view := range l.batches {
-		if view.BaseOffset() >= l.committed {
-			n++
-		}
-	}
-	return n
+	return len(l.batches) - l.committed
 }
 
 // Appends is how many appends there were, and their bytes.
@@ -195,4 +198,11 @@ func (l *Log) Records(from int64, visit func(offset int64, key, value []byte)) e
 		return iterator.Err()
 	})
 	return err
+}
+
+// Clone is a log of its own with the same batches, all of them committed.
+func (l *Log) Clone() *Log {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return &Log{MaxBytes: l.MaxBytes, batches: l.batches[:len(l.batches):len(l.batches)], endOffset: l.endOffset, committed: len(l.batches)}
 }
