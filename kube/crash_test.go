@@ -113,6 +113,9 @@ func TestKilledAtEveryStep(t *testing.T) {
 		if state != acknowledged.before && state != acknowledged.after {
 			t.Fatalf("killed after %d steps: state is\n%s\nneither what was acknowledged\n%s\nnor what was under way\n%s", steps, state, acknowledged.before, acknowledged.after)
 		}
+		if left, err := filepath.Glob(filepath.Join(dir, ".kaas-*")); err != nil || len(left) != 0 {
+			t.Fatalf("killed after %d steps: left behind %v, %v", steps, left, err)
+		}
 		if text := read(t, byHand); !strings.HasPrefix(text, "# the orders of the shop\n") {
 			t.Fatalf("killed after %d steps:\n%s", steps, text)
 		}

@@ -371,6 +371,46 @@ func TestHugeFileIsRefused(t *testing.T) {
 	}
 }
 
+func TestPermissionsOfAUsersFileStay(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "closed.yaml")
+	write(t, path, manifestOf("closed", "  partitions: 1\n"))
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, dir)
+	startReconciler(t, s, nil)
+	awaitReason(t, s, "closed", "Reconciled")
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 || !strings.Contains(read(t, path), "topicId") {
+		t.Fatal(info.Mode(), err)
+	}
+}
+
+// A store that refuses for a while is tried again.
+func TestReconcilerTriesAgain(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, t.TempDir())
+	startReconciler(t, &refusingStore{ResourceStore: s, left: 2}, nil)
+	if _, err := s.Create(t.Context(), meta.NewKafkaTopic("a")); err != nil {
+		t.Fatal(err)
+	}
+	awaitReason(t, s, "a", "Reconciled")
+}
+
+type refusingStore struct {
+	meta.ResourceStore
+	left int // owner: the reconciler's goroutine
+}
+
+func (s *refusingStore) UpdateStatus(ctx context.Context, object meta.Object) (meta.Object, error) {
+	if s.left > 0 {
+		s.left--
+		return nil, fmt.Errorf("disk full: %w", meta.ErrUnavailable)
+	}
+	return s.ResourceStore.UpdateStatus(ctx, object)
+}
+
 func TestVanishedDirectoryDeletesNothing(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()

@@ -75,11 +75,25 @@ func (s *FileStore) walkDir(dir string, depth int, found map[string]vfs.Entry) e
 }
 
 // firstScan reads everything at once and remembers in the journal which
-// resources were lost while nobody watched; nothing is deleted for them.
+// resources were lost while nobody watched; nothing is deleted for them. What a
+// crash left half-written is removed.
 func (s *FileStore) firstScan(now time.Time) error {
 	found, err := s.walk()
 	if err != nil {
 		return err
+	}
+	for _, dir := range s.dirs {
+		entries, err := s.fs.List(dir)
+		if err != nil {
+			return err
+		}
+		for _, entry := range entries {
+			if !entry.Dir && isTempName(entry.Name) {
+				if err := ignoreMissing(s.fs.Remove(filepath.Join(dir, entry.Name))); err != nil {
+					s.logger.Warn("a half-written resource file can't be removed", "file", filepath.Join(dir, entry.Name), "error", err)
+				}
+			}
+		}
 	}
 	for path, stat := range found {
 		s.readChanged(path, stat)

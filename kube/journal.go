@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"kaas/internal/limits"
@@ -232,12 +234,14 @@ func readFile(fsys vfs.FS, path string, maxBytes int64) ([]byte, error) {
 // or the new content, and perhaps the file beside it, whose name readers skip.
 func replaceFile(fsys vfs.FS, path string, content []byte) error {
 	dir, base := filepath.Split(path)
-	temp := filepath.Join(dir, ".kaas-"+shorten(base)+".tmp")
+	temp := filepath.Join(dir, tempPrefix+shorten(base)+tempSuffix)
 	file, err := fsys.OpenFile(temp, vfs.Create|vfs.Truncate)
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteAt(content, 0)
+	if err = keepMode(fsys, path, temp); err == nil {
+		_, err = file.WriteAt(content, 0)
+	}
 	if err == nil {
 		err = file.Datasync()
 	}
@@ -248,6 +252,30 @@ func replaceFile(fsys vfs.FS, path string, content []byte) error {
 		return errors.Join(err, ignoreMissing(fsys.Remove(temp)))
 	}
 	return fsys.SyncDir(filepath.Clean(dir))
+}
+
+// Names of files that are being written.
+const (
+	tempPrefix = ".kaas-"
+	tempSuffix = ".tmp"
+)
+
+// isTempName says whether a crash may have left the file behind.
+func isTempName(name string) bool {
+	return strings.HasPrefix(name, tempPrefix) && strings.HasSuffix(name, tempSuffix)
+}
+
+// keepMode gives the file that will replace another one its permissions, before
+// it has content: a user may have closed a file that holds credentials.
+func keepMode(fsys vfs.FS, path, temp string) error {
+	if fsys != vfs.OS {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	return os.Chmod(temp, info.Mode().Perm())
 }
 
 // shorten keeps the temporary name within 255 bytes.

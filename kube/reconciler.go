@@ -102,8 +102,10 @@ func (r *Reconciler) begin(ctx context.Context) (<-chan meta.Event, error) {
 
 func (r *Reconciler) run(ctx context.Context, events <-chan meta.Event) {
 	defer close(r.done)
+	// The timer runs only while something waits for it: an idle broker sleeps.
 	timer := time.NewTimer(limits.ReconcileRetry)
 	defer timer.Stop()
+	armed := true
 	for {
 		select {
 		case <-ctx.Done():
@@ -113,19 +115,19 @@ func (r *Reconciler) run(ctx context.Context, events <-chan meta.Event) {
 				for _, name := range r.note(event) {
 					r.reconcileName(ctx, name)
 				}
-				break
-			}
-			if events = r.resume(ctx); events == nil {
+			} else if events = r.resume(ctx); events == nil {
 				return
 			}
 		case <-timer.C:
-			for name := range r.retry {
-				delete(r.retry, name)
+			armed = false
+			names := r.retry
+			r.retry = make(map[string]bool) // refilled by what fails again
+			for name := range names {
 				r.reconcileName(ctx, name)
 			}
-			timer.Reset(limits.ReconcileRetry)
 		}
-		if len(r.retry) > 0 {
+		if len(r.retry) > 0 && !armed {
+			armed = true
 			timer.Reset(limits.ReconcileRetry)
 		}
 	}
