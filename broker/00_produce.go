@@ -292,9 +292,7 @@ func (p *producePartition) appendFailed(b *Broker, err error) {
 	if errors.As(err, &rejected) {
 		p.records, p.message = rejected.Records, rejected.Message
 	}
-	if code == kerr.UnknownServerError || code == kerr.KafkaStorageError {
-		b.Logger.Error("append failed", "topic", p.state.topicName, "partition", p.index, "error", err)
-	}
+	b.storageFault("append failed", p.state.topicName, p.index, code, err)
 }
 
 // oneBatch cuts the one batch out of the records of a partition.

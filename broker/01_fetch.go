@@ -350,9 +350,7 @@ func (p *fetchPartition) fail(b *Broker, err error) {
 	}
 	code := kafkaError(err)
 	p.code = code.Code
-	if code == kerr.UnknownServerError || code == kerr.KafkaStorageError {
-		b.Logger.Error("fetch failed", "topic", p.state.topicName, "partition", p.index, "offset", p.fetchOffset, "error", err)
-	}
+	b.storageFault("fetch failed", p.state.topicName, p.index, code, err)
 }
 
 // read fills in offsets and records of a partition (Kafka: Partition.fetchRecords
@@ -383,7 +381,7 @@ func (p *fetchPartition) read(o *fetchOperation, maxBytes int, first, blocking b
 		if p.fetchOffset < p.logStartOffset || p.fetchOffset > log.LogEndOffset() {
 			return logstore.ErrOffsetOutOfRange
 		}
-		return nil
+		return log.Err() // offline: not a partition without news
 	}
 	if maxBytes == 0 && !first {
 		return nil

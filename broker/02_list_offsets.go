@@ -167,9 +167,7 @@ func (l *listOffsets) build(fill func(string, *kmsg.ListOffsetsRequestTopicParti
 
 func (l *listOffsets) errorCode(topic string, partition int32, err error) int16 {
 	code := kafkaError(err)
-	if code == kerr.UnknownServerError || code == kerr.KafkaStorageError {
-		l.broker.Logger.Error("offset lookup failed", "topic", topic, "partition", partition, "error", err)
-	}
+	l.broker.storageFault("offset lookup failed", topic, partition, code, err)
 	return code.Code
 }
 

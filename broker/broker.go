@@ -48,7 +48,7 @@ type Options struct {
 // Metrics is told about every request. Its methods are called on event loops and
 // must neither block nor allocate.
 type Metrics interface {
-	// RequestEnded: replyBytes is -1 for a request without a reply through codec.
+	// RequestEnded: replyBytes is -1 for a request without a reply.
 	RequestEnded(api *codec.API, version int16, requestBytes, replyBytes int, took time.Duration)
 	// RequestRefused: a frame that did not reach a handler.
 	RequestRefused(reason string)

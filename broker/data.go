@@ -10,6 +10,7 @@ import (
 	"kaas/codec"
 	"kaas/internal/limits"
 	"kaas/logstore"
+	"kaas/obs"
 )
 
 // dataPart is the state of produce, fetch and the offset lookups.
@@ -29,6 +30,9 @@ type dataPart struct {
 	lookups atomic.Int32
 	// resident says whether records are in memory; tests replace it.
 	resident func(*logstore.Slice) bool
+	// faults limits the lines about storage that fails: at the rate of the requests
+	// they would fill the disk that is left.
+	faults obs.Limited
 	// stopping: no fetch is parked any more.
 	stopping atomic.Bool
 }
@@ -116,6 +120,14 @@ func (b *Broker) wakeFetches(p *partitionState) {
 		} else {
 			b.data.woken.push(&o.woken)
 		}
+	}
+}
+
+// storageFault logs what no client can mend: an error of the disk, or one that
+// nobody has given a code.
+func (b *Broker) storageFault(what, topic string, partition int32, code *kerr.Error, err error) {
+	if code == kerr.UnknownServerError || code == kerr.KafkaStorageError {
+		b.data.faults.Warn(b.Logger, what, "topic", topic, "partition", partition, "error", err)
 	}
 }
 

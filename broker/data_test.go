@@ -15,6 +15,7 @@ import (
 	"kaas/codec"
 	"kaas/codec/batch"
 	"kaas/internal/bufpool"
+	"kaas/internal/vfs"
 	"kaas/logstore"
 	"kaas/meta"
 	"kaas/meta/config"
@@ -44,6 +45,12 @@ type testTopics map[string]int32 // partitions by name
 // newDataBroker serves the topics from memory, in dev mode.
 func newDataBroker(t testing.TB, topics testTopics, changes ...func(*config.Broker)) *Broker {
 	t.Helper()
+	return newDataBrokerOn(t, nil, topics, changes...)
+}
+
+// newDataBrokerOn is newDataBroker on a file system in memory; nil: the plain one.
+func newDataBrokerOn(t testing.TB, files vfs.FS, topics testTopics, changes ...func(*config.Broker)) *Broker {
+	t.Helper()
 	cfg := *config.DefaultBroker()
 	cfg.NodeID, cfg.Dev = 1, true
 	cfg.Listeners = []config.Listener{{Name: "PLAINTEXT", AdvertisedHost: "broker.example", AdvertisedPort: 9092}}
@@ -52,7 +59,7 @@ func newDataBroker(t testing.TB, topics testTopics, changes ...func(*config.Brok
 	}
 	listener := &lateListener{}
 	logger := slog.New(slog.DiscardHandler)
-	store, err := logstore.Open(t.Context(), logstore.Options{Dirs: []string{t.TempDir()}, Logger: logger, InMemory: true, Listener: listener, BrokerID: 1})
+	store, err := logstore.Open(t.Context(), logstore.Options{Dirs: []string{t.TempDir()}, Logger: logger, FS: files, InMemory: true, Listener: listener, BrokerID: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,9 +88,11 @@ func (r *fetchReply) flush() {
 	r.sink.Bytes(r.buf)
 }
 
-func (r *fetchReply) done() {
+// done answers how many bytes the reply has.
+func (r *fetchReply) done() int {
 	r.flush()
 	r.sink.Done()
+	return r.bytes
 }
 
 // respondError answers the whole request with one error: no topics, no session.
@@ -107,7 +109,7 @@ func (o *fetchOperation) respondTop(sessionID int32, code *kerr.Error) {
 	}
 	r.length(0)
 	r.noTags()
-	r.done()
+	o.request.Replied(r.done())
 	o.finish()
 }
 
@@ -151,7 +153,7 @@ func (o *fetchOperation) encode(sessionID int32, topCode int16) {
 	} else {
 		r.noTags()
 	}
-	r.done()
+	o.request.Replied(r.done())
 	o.finish()
 }
 

@@ -101,6 +101,7 @@ func (o *produceOperation) encode(redirected bool) {
 		b = append(b, 0)
 	}
 	buf.B = b
+	o.request.Replied(len(b))
 	o.request.Sink.Bytes(buf)
 	o.request.Sink.Done()
 }

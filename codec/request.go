@@ -29,7 +29,7 @@ type Sink interface {
 type Observer interface {
 	// RequestEnded runs on whichever goroutine ended the request, before frame and
 	// request go back to their pools. replyBytes is -1 when there was no reply
-	// through Respond.
+	// through Respond or Replied.
 	RequestEnded(request *Request, replyBytes int)
 }
 
@@ -64,6 +64,10 @@ func NewRequest(api *API, header Header, body []byte, frame *bufpool.Buf, sessio
 	*r = Request{Header: header, Session: session, API: api, Body: body, ReceivedAt: receivedAt, Sink: sink, observer: observer, frame: frame, replyBytes: -1}
 	return r
 }
+
+// Replied says how large a reply was that the handler encoded by hand, for the
+// Observer. Before Finish.
+func (r *Request) Replied(bytes int) { r.replyBytes = bytes }
 
 // Frame is the buffer that Body lies in. Whoever keeps a view beyond the end of
 // the request retains it.
