@@ -18,7 +18,7 @@ func TestPartitionFor(t *testing.T) {
 		{"negative-hash-1", -1704008758, 8}, // with the sign bit masked it would be 40
 		{"negative-hash-2", -1704008757, 7},
 		{"группа", 1749938458, 8},
-		{"😀-group", -1198440043, 43},          // a surrogate pair counts as two units
+		{"😀-group", -1198440043, 43},        // a surrogate pair counts as two units
 		{"polygenelubricants", -1 << 31, 0}, // has no absolute value in int32
 	} {
 		if got := JavaStringHash(tc.key); got != tc.hash {

@@ -231,8 +231,9 @@ func patchBlock(text string, root *yaml.Node, change blockChange) (string, error
 	}
 	block = indentLines(block, margin, newline)
 	lines := strings.SplitAfter(text, "\n")
-	start, end := len(lines), len(lines)
+	var start, end int
 	if at >= 0 {
+		end = len(lines)
 		start = root.Content[at].Line - 1
 		if isSeparator(lines[start]) {
 			return "", errors.New("the block begins on the separator's line")
