@@ -25,14 +25,13 @@ import (
 func (b *Broker) offsetCommitAPI() codec.API {
 	return codec.API{
 		Key: 8, Name: "OffsetCommit", MinVersion: 2, MaxVersion: 10, Class: codec.TwoPhase, Handle: b.offsetCommit,
-		Refuse: func(r *codec.Request, _ int16, throttleMs int32) {
+		Refuse: refuseWith(func(r *codec.Request) kmsg.Response {
 			request := kmsg.NewPtrOffsetCommitRequest()
-			if decodeGroupRequest(r, request) {
-				response := offsetCommitError(request, refusedCode)
-				response.ThrottleMillis = throttleMs
-				r.Respond(response)
+			if !decodeGroupRequest(r, request) {
+				return nil
 			}
-		},
+			return group.CommitResponse(request, refusedCode)
+		}),
 		Note: "fencing by generation, member and instance; topic ids",
 	}
 }
@@ -43,10 +42,10 @@ func (b *Broker) offsetCommit(r *codec.Request) {
 		return
 	}
 	if !b.groupAllowed(r, auth.OperationRead, request.Group) {
-		r.Respond(offsetCommitError(request, kerr.GroupAuthorizationFailed.Code))
+		r.Respond(group.CommitResponse(request, kerr.GroupAuthorizationFailed.Code))
 		return
 	}
-	response := offsetCommitError(request, 0)
+	response := group.CommitResponse(request, 0)
 	valid, places := b.committable(r, request, response)
 	if len(valid.Topics) == 0 {
 		r.Respond(response)
@@ -127,19 +126,4 @@ func (b *Broker) offsetTopic(r *codec.Request, byID bool, name string, id meta.U
 		return nil, kerr.UnknownTopicOrPartition.Code
 	}
 	return topic, 0
-}
-
-// offsetCommitError is a response in the request's shape with one code everywhere.
-func offsetCommitError(request *kmsg.OffsetCommitRequest, code int16) *kmsg.OffsetCommitResponse {
-	response := kmsg.NewPtrOffsetCommitResponse()
-	response.Topics = make([]kmsg.OffsetCommitResponseTopic, len(request.Topics))
-	for i := range request.Topics {
-		asked, answer := &request.Topics[i], &response.Topics[i]
-		answer.Topic, answer.TopicID = asked.Topic, asked.TopicID
-		answer.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, len(asked.Partitions))
-		for j := range asked.Partitions {
-			answer.Partitions[j].Partition, answer.Partitions[j].ErrorCode = asked.Partitions[j].Partition, code
-		}
-	}
-	return response
 }

@@ -24,20 +24,18 @@ import (
 func (b *Broker) offsetFetchAPI() codec.API {
 	return codec.API{
 		Key: 9, Name: "OffsetFetch", MinVersion: 1, MaxVersion: 10, Class: codec.TwoPhase, Handle: b.offsetFetch,
-		Refuse: func(r *codec.Request, _ int16, throttleMs int32) {
+		Refuse: refuseWith(func(r *codec.Request) kmsg.Response {
 			request := kmsg.NewPtrOffsetFetchRequest()
 			if !decodeGroupRequest(r, request) {
-				return
+				return nil
 			}
 			groups := fetchGroups(request)
 			answers := make([]kmsg.OffsetFetchResponseGroup, len(groups))
 			for i := range groups {
 				answers[i] = *fetchError(&groups[i], refusedCode)
 			}
-			response := offsetFetchResponse(request.Version, answers)
-			response.ThrottleMillis = throttleMs
-			r.Respond(response)
-		},
+			return offsetFetchResponse(request.Version, answers)
+		}),
 		Note: "batches of groups, require_stable, topic ids",
 	}
 }

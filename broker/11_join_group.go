@@ -22,12 +22,8 @@ func (b *Broker) joinGroupAPI() codec.API {
 	return codec.API{
 		Key: 11, Name: "JoinGroup", MinVersion: 0, MaxVersion: 9, Class: codec.TwoPhase, Handle: b.joinGroup,
 		EstimateBytes: estimateJoin,
-		Refuse: func(r *codec.Request, _ int16, throttleMs int32) {
-			response := joinGroupError(refusedCode, "")
-			response.ThrottleMillis = throttleMs
-			r.Respond(response)
-		},
-		Note: "static members, reasons",
+		Refuse:        refuseWith(func(*codec.Request) kmsg.Response { return group.JoinError(refusedCode, "") }),
+		Note:          "static members, reasons",
 	}
 }
 
@@ -43,7 +39,7 @@ func (b *Broker) joinGroup(r *codec.Request) {
 		return
 	}
 	if !b.groupAllowed(r, auth.OperationRead, request.Group) {
-		r.Respond(joinGroupError(kerr.GroupAuthorizationFailed.Code, ""))
+		r.Respond(group.JoinError(kerr.GroupAuthorizationFailed.Code, ""))
 		return
 	}
 	client := groupClient(r)
@@ -51,11 +47,5 @@ func (b *Broker) joinGroup(r *codec.Request) {
 		func(m *group.Machine, t *coord.Turn) {
 			m.JoinGroup(t, client, request, func(response *kmsg.JoinGroupResponse) { r.Respond(response) })
 		},
-		func(code int16) { r.Respond(joinGroupError(code, request.MemberID)) })
-}
-
-func joinGroupError(code int16, memberID string) *kmsg.JoinGroupResponse {
-	response := kmsg.NewPtrJoinGroupResponse()
-	response.ErrorCode, response.Generation, response.MemberID = code, -1, memberID
-	return response
+		func(code int16) { r.Respond(group.JoinError(code, request.MemberID)) })
 }

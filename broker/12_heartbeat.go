@@ -18,11 +18,7 @@ import (
 func (b *Broker) heartbeatAPI() codec.API {
 	return codec.API{
 		Key: 12, Name: "Heartbeat", MinVersion: 0, MaxVersion: 4, Class: codec.TwoPhase, Handle: b.heartbeat,
-		Refuse: func(r *codec.Request, _ int16, throttleMs int32) {
-			response := heartbeatResponse(heartbeatCode(refusedCode))
-			response.ThrottleMillis = throttleMs
-			r.Respond(response)
-		},
+		Refuse: refuseWith(func(*codec.Request) kmsg.Response { return heartbeatResponse(heartbeatCode(refusedCode)) }),
 	}
 }
 

@@ -18,11 +18,7 @@ import (
 func (b *Broker) leaveGroupAPI() codec.API {
 	return codec.API{
 		Key: 13, Name: "LeaveGroup", MinVersion: 0, MaxVersion: 5, Class: codec.TwoPhase, Handle: b.leaveGroup,
-		Refuse: func(r *codec.Request, _ int16, throttleMs int32) {
-			response := leaveGroupError(refusedCode)
-			response.ThrottleMillis = throttleMs
-			r.Respond(response)
-		},
+		Refuse: refuseWith(func(*codec.Request) kmsg.Response { return leaveGroupError(refusedCode) }),
 	}
 }
 

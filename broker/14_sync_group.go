@@ -19,11 +19,7 @@ import (
 func (b *Broker) syncGroupAPI() codec.API {
 	return codec.API{
 		Key: 14, Name: "SyncGroup", MinVersion: 0, MaxVersion: 5, Class: codec.TwoPhase, Handle: b.syncGroup,
-		Refuse: func(r *codec.Request, _ int16, throttleMs int32) {
-			response := syncGroupError(syncGroupCode(refusedCode))
-			response.ThrottleMillis = throttleMs
-			r.Respond(response)
-		},
+		Refuse: refuseWith(func(*codec.Request) kmsg.Response { return group.SyncError(syncGroupCode(refusedCode)) }),
 	}
 }
 
@@ -33,14 +29,14 @@ func (b *Broker) syncGroup(r *codec.Request) {
 		return
 	}
 	if !b.groupAllowed(r, auth.OperationRead, request.Group) {
-		r.Respond(syncGroupError(kerr.GroupAuthorizationFailed.Code))
+		r.Respond(group.SyncError(kerr.GroupAuthorizationFailed.Code))
 		return
 	}
 	b.submit(request.Group,
 		func(m *group.Machine, t *coord.Turn) {
 			m.SyncGroup(t, request, func(response *kmsg.SyncGroupResponse) { r.Respond(response) })
 		},
-		func(code int16) { r.Respond(syncGroupError(syncGroupCode(code))) })
+		func(code int16) { r.Respond(group.SyncError(syncGroupCode(code))) })
 }
 
 // syncGroupCode: a member that syncs while the coordinator is loading has to join
@@ -51,10 +47,4 @@ func syncGroupCode(code int16) int16 {
 		return kerr.RebalanceInProgress.Code
 	}
 	return code
-}
-
-func syncGroupError(code int16) *kmsg.SyncGroupResponse {
-	response := kmsg.NewPtrSyncGroupResponse()
-	response.ErrorCode, response.MemberAssignment = code, []byte{}
-	return response
 }

@@ -19,18 +19,17 @@ import (
 func (b *Broker) describeGroupsAPI() codec.API {
 	return codec.API{
 		Key: 15, Name: "DescribeGroups", MinVersion: 0, MaxVersion: 6, Class: codec.TwoPhase, Handle: b.describeGroups,
-		Refuse: func(r *codec.Request, _ int16, throttleMs int32) {
+		Refuse: refuseWith(func(r *codec.Request) kmsg.Response {
 			request := kmsg.NewPtrDescribeGroupsRequest()
 			if !decodeGroupRequest(r, request) {
-				return
+				return nil
 			}
 			response := kmsg.NewPtrDescribeGroupsResponse()
 			for _, id := range request.Groups {
 				response.Groups = append(response.Groups, *describeGroupError(id, refusedCode))
 			}
-			response.ThrottleMillis = throttleMs
-			r.Respond(response)
-		},
+			return response
+		}),
 	}
 }
 

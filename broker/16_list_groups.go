@@ -23,11 +23,11 @@ import (
 func (b *Broker) listGroupsAPI() codec.API {
 	return codec.API{
 		Key: 16, Name: "ListGroups", MinVersion: 0, MaxVersion: 5, Class: codec.TwoPhase, Handle: b.listGroups,
-		Refuse: func(r *codec.Request, _ int16, throttleMs int32) {
+		Refuse: refuseWith(func(*codec.Request) kmsg.Response {
 			response := kmsg.NewPtrListGroupsResponse()
-			response.ErrorCode, response.ThrottleMillis = refusedCode, throttleMs
-			r.Respond(response)
-		},
+			response.ErrorCode = refusedCode
+			return response
+		}),
 	}
 }
 

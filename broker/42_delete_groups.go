@@ -19,18 +19,17 @@ import (
 func (b *Broker) deleteGroupsAPI() codec.API {
 	return codec.API{
 		Key: 42, Name: "DeleteGroups", MinVersion: 0, MaxVersion: 3, Class: codec.TwoPhase, Handle: b.deleteGroups,
-		Refuse: func(r *codec.Request, _ int16, throttleMs int32) {
+		Refuse: refuseWith(func(r *codec.Request) kmsg.Response {
 			request := kmsg.NewPtrDeleteGroupsRequest()
 			if !decodeGroupRequest(r, request) {
-				return
+				return nil
 			}
 			response := kmsg.NewPtrDeleteGroupsResponse()
 			for _, id := range request.Groups {
 				response.Groups = append(response.Groups, deletedGroup(id, refusedCode))
 			}
-			response.ThrottleMillis = throttleMs
-			r.Respond(response)
-		},
+			return response
+		}),
 	}
 }
 

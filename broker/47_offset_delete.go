@@ -18,11 +18,7 @@ import (
 func (b *Broker) offsetDeleteAPI() codec.API {
 	return codec.API{
 		Key: 47, Name: "OffsetDelete", MinVersion: 0, MaxVersion: 0, Class: codec.TwoPhase, Handle: b.offsetDelete,
-		Refuse: func(r *codec.Request, _ int16, throttleMs int32) {
-			response := offsetDeleteError(refusedCode)
-			response.ThrottleMillis = throttleMs
-			r.Respond(response)
-		},
+		Refuse: refuseWith(func(*codec.Request) kmsg.Response { return offsetDeleteError(refusedCode) }),
 	}
 }
 

@@ -124,6 +124,16 @@ func (b *Broker) submit(groupID string, run func(*group.Machine, *coord.Turn), f
 // group clients.
 var refusedCode = kerr.CoordinatorLoadInProgress.Code
 
+// refuseWith is an API's Refuse: the response, throttled. Nil: the request was ended.
+func refuseWith(response func(*codec.Request) kmsg.Response) func(*codec.Request, int16, int32) {
+	return func(r *codec.Request, _ int16, throttleMs int32) {
+		if refused := response(r); refused != nil {
+			refused.(kmsg.SetThrottleResponse).SetThrottle(throttleMs)
+			r.Respond(refused)
+		}
+	}
+}
+
 // isNotCoordinator: the shard moved away while it was asked; its groups are listed
 // by its new coordinator.
 func isNotCoordinator(err error) bool { return errors.Is(err, coord.ErrNotCoordinator) }

@@ -218,7 +218,7 @@ func (g *group) park(mem *member, done func(*kmsg.JoinGroupResponse)) {
 	if mem.join != nil {
 		old := mem.join
 		mem.join = done
-		old(joinError(codeRebalanceInProgress, mem.id))
+		old(JoinError(codeRebalanceInProgress, mem.id))
 		return
 	}
 	mem.join = done

@@ -21,7 +21,7 @@ const (
 func (m *Machine) OffsetCommit(t *coord.Turn, req *kmsg.OffsetCommitRequest, done func(*kmsg.OffsetCommitResponse)) {
 	g := m.groups[req.Group]
 	if code := m.checkCommit(g, req); code != 0 {
-		done(commitResponse(req, code))
+		done(CommitResponse(req, code))
 		return
 	}
 	if g != nil {
@@ -29,7 +29,7 @@ func (m *Machine) OffsetCommit(t *coord.Turn, req *kmsg.OffsetCommitRequest, don
 			m.touch(t, mem) // committing is a sign of life
 		}
 	}
-	response := commitResponse(req, 0)
+	response := CommitResponse(req, 0)
 	expireMs := noExpiry
 	if req.Version >= commitRetentionFrom && req.Version <= commitRetentionTo && req.RetentionTimeMillis >= 0 {
 		expireMs = t.WallMs + req.RetentionTimeMillis
@@ -52,11 +52,11 @@ func (m *Machine) OffsetCommit(t *coord.Turn, req *kmsg.OffsetCommitRequest, don
 	}
 	if len(records) > 0 {
 		if err := t.Emit(records...); err != nil {
-			done(commitResponse(req, codeInvalidCommitSize))
+			done(CommitResponse(req, codeInvalidCommitSize))
 			return
 		}
 	}
-	reply(t, done, response, func(code int16) *kmsg.OffsetCommitResponse { return commitResponse(req, code) })
+	reply(t, done, response, func(code int16) *kmsg.OffsetCommitResponse { return CommitResponse(req, code) })
 }
 
 // checkCommit says whether this member may commit now (ClassicGroup.validateOffsetCommit).
@@ -90,8 +90,8 @@ func (m *Machine) checkCommit(g *group, req *kmsg.OffsetCommitRequest) int16 {
 	return 0
 }
 
-// commitResponse answers every partition with the same code.
-func commitResponse(req *kmsg.OffsetCommitRequest, code int16) *kmsg.OffsetCommitResponse {
+// CommitResponse answers every partition of the request with the same code.
+func CommitResponse(req *kmsg.OffsetCommitRequest, code int16) *kmsg.OffsetCommitResponse {
 	r := kmsg.NewPtrOffsetCommitResponse()
 	r.Topics = make([]kmsg.OffsetCommitResponseTopic, len(req.Topics))
 	for i := range req.Topics {

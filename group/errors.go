@@ -24,15 +24,15 @@ var (
 	codeUnstableOffset         = kerr.UnstableOffsetCommit.Code
 )
 
-// joinError is an answer without a generation.
-func joinError(code int16, memberID string) *kmsg.JoinGroupResponse {
+// JoinError is an answer without a generation.
+func JoinError(code int16, memberID string) *kmsg.JoinGroupResponse {
 	r := kmsg.NewPtrJoinGroupResponse()
 	r.ErrorCode, r.Generation, r.MemberID = code, -1, memberID
 	return r
 }
 
-// syncError has an empty assignment, never a null one.
-func syncError(code int16) *kmsg.SyncGroupResponse {
+// SyncError has an empty assignment, never a null one.
+func SyncError(code int16) *kmsg.SyncGroupResponse {
 	r := kmsg.NewPtrSyncGroupResponse()
 	r.ErrorCode, r.MemberAssignment = code, []byte{}
 	return r

@@ -160,7 +160,9 @@ func (c *fuzzCourse) step(what, who, member, flags byte) {
 		req := kmsg.NewPtrOffsetCommitRequest()
 		req.Version, req.Group, req.MemberID, req.InstanceID, req.Generation = 8, group, memberID, instance, generation-1
 		req.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: fmt.Sprint("t", flags&1), Partitions: make([]kmsg.OffsetCommitRequestTopicPartition, 2)}}
-		c.turn(func(m *Machine, t *coord.Turn) { m.OffsetCommit(t, req, func(*kmsg.OffsetCommitResponse) { c.answer() }) })
+		c.turn(func(m *Machine, t *coord.Turn) {
+			m.OffsetCommit(t, req, func(*kmsg.OffsetCommitResponse) { c.answer() })
+		})
 	case 8:
 		c.turn(func(m *Machine, t *coord.Turn) { m.DeleteGroup(t, group, func(int16) { c.answer() }) })
 	case 9, 10: // time

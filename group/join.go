@@ -23,16 +23,16 @@ const (
 func (m *Machine) JoinGroup(t *coord.Turn, client Client, req *kmsg.JoinGroupRequest, done func(*kmsg.JoinGroupResponse)) {
 	switch {
 	case req.Group == "":
-		done(joinError(codeInvalidGroupID, req.MemberID))
+		done(JoinError(codeInvalidGroupID, req.MemberID))
 		return
 	case req.SessionTimeoutMillis < m.config.MinSessionTimeoutMs || req.SessionTimeoutMillis > m.config.MaxSessionTimeoutMs:
-		done(joinError(codeInvalidSessionTimeout, req.MemberID))
+		done(JoinError(codeInvalidSessionTimeout, req.MemberID))
 		return
 	}
 	g := m.groups[req.Group]
 	if g == nil {
 		if req.MemberID != unknownMemberID {
-			done(joinError(codeUnknownMemberID, req.MemberID))
+			done(JoinError(codeUnknownMemberID, req.MemberID))
 			return
 		}
 		g = m.groupOrNew(req.Group)
@@ -42,9 +42,9 @@ func (m *Machine) JoinGroup(t *coord.Turn, client Client, req *kmsg.JoinGroupReq
 	switch {
 	case !g.accepts(req, m.config.MaxSize):
 		m.forget(t, g, req.MemberID)
-		done(joinError(codeGroupMaxSizeReached, unknownMemberID))
+		done(JoinError(codeGroupMaxSizeReached, unknownMemberID))
 	case !g.supports(req.ProtocolType, req.Protocols):
-		done(joinError(codeInconsistentProtocol, req.MemberID))
+		done(JoinError(codeInconsistentProtocol, req.MemberID))
 	case req.MemberID == unknownMemberID:
 		j.unknown(t)
 	default:
@@ -109,14 +109,14 @@ func (j *joining) unknown(t *coord.Turn) {
 func (j *joining) handOut(t *coord.Turn, id string) {
 	g, m := j.g, j.m
 	if len(g.pending) >= limits.GroupPendingMembers {
-		j.done(joinError(codeGroupMaxSizeReached, unknownMemberID))
+		j.done(JoinError(codeGroupMaxSizeReached, unknownMemberID))
 		return
 	}
 	p := &pendingMember{id: id}
 	p.session.Fire = func(t *coord.Turn) { m.removePending(t, g, p) }
 	g.pending[id] = p
 	t.Schedule(&p.session, t.NowMs+int64(j.req.SessionTimeoutMillis))
-	j.done(joinError(codeMemberIDRequired, id))
+	j.done(JoinError(codeMemberIDRequired, id))
 }
 
 // removePending gives an id up; the group may only have been waiting for it.
@@ -137,7 +137,7 @@ func (j *joining) known(t *coord.Turn) {
 		return
 	}
 	if code := g.validate(j.req.MemberID, j.req.InstanceID); code != 0 {
-		j.done(joinError(code, j.req.MemberID))
+		j.done(JoinError(code, j.req.MemberID))
 		return
 	}
 	mem := g.members[j.req.MemberID]

@@ -60,8 +60,8 @@ func (m *Machine) Unloaded(err error) {
 	code := ErrorCode(err)
 	for _, id := range m.sortedIDs() {
 		for _, mem := range m.groups[id].ordered() {
-			mem.answerJoin(joinError(code, mem.id))
-			mem.answerSync(syncError(code))
+			mem.answerJoin(JoinError(code, mem.id))
+			mem.answerSync(SyncError(code))
 		}
 	}
 	m.groups = nil

@@ -21,7 +21,7 @@ func (m *Machine) rebalanceOrContinue(t *coord.Turn, g *group, reason string) {
 // heartbeats) and waits for them.
 func (m *Machine) prepareRebalance(t *coord.Turn, g *group, reason string) {
 	if g.state == stateCompletingRebalance {
-		g.answerSyncs(syncError(codeRebalanceInProgress))
+		g.answerSyncs(SyncError(codeRebalanceInProgress))
 	}
 	t.Cancel(&g.syncExpiry)
 	initial := g.state == stateEmpty
@@ -133,8 +133,8 @@ func (m *Machine) becomeEmpty(t *coord.Turn, g *group) {
 // client that is still alive joins as a new member.
 func (m *Machine) removeMember(t *coord.Turn, g *group, mem *member) {
 	t.Cancel(&mem.session)
-	g.unpark(mem, joinError(codeUnknownMemberID, mem.id))
-	mem.answerSync(syncError(codeUnknownMemberID))
+	g.unpark(mem, JoinError(codeUnknownMemberID, mem.id))
+	mem.answerSync(SyncError(codeUnknownMemberID))
 	g.remove(mem)
 }
 

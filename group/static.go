@@ -33,8 +33,8 @@ func (g *group) takeOver(t *coord.Turn, m *Machine, old *member, id string) *mem
 	mem.assignment, mem.protocols, mem.number = old.assignment, old.protocols, old.number
 	mem.awaitsSync = old.awaitsSync
 	t.Cancel(&old.session)
-	g.unpark(old, joinError(codeFencedInstanceID, old.id))
-	old.answerSync(syncError(codeFencedInstanceID))
+	g.unpark(old, JoinError(codeFencedInstanceID, old.id))
+	old.answerSync(SyncError(codeFencedInstanceID))
 	delete(g.members, old.id)
 	g.members[id] = mem
 	g.static[mem.instanceID] = id
@@ -74,7 +74,7 @@ func (j *joining) keepAssignment(t *coord.Turn, mem *member, oldLeader string, w
 	memberID, done := mem.id, j.done
 	t.Reply(func(err error) {
 		if err != nil {
-			response = joinError(ErrorCode(err), memberID)
+			response = JoinError(ErrorCode(err), memberID)
 		}
 		done(response)
 	})

@@ -16,18 +16,18 @@ const syncRequiresProtocol = 5
 // assignment is committed.
 func (m *Machine) SyncGroup(t *coord.Turn, req *kmsg.SyncGroupRequest, done func(*kmsg.SyncGroupResponse)) {
 	if code := m.checkSync(req); code != 0 {
-		done(syncError(code))
+		done(SyncError(code))
 		return
 	}
 	g := m.groups[req.Group]
 	mem := g.members[req.MemberID]
 	switch g.state {
 	case statePreparingRebalance:
-		done(syncError(codeRebalanceInProgress))
+		done(SyncError(codeRebalanceInProgress))
 	case stateCompletingRebalance:
 		m.synced(t, g, mem)
 		if old := mem.sync; old != nil {
-			old(syncError(codeRebalanceInProgress)) // of a connection that was given up
+			old(SyncError(codeRebalanceInProgress)) // of a connection that was given up
 		}
 		mem.sync = done
 		if g.leader == mem.id {
@@ -36,9 +36,9 @@ func (m *Machine) SyncGroup(t *coord.Turn, req *kmsg.SyncGroupRequest, done func
 	case stateStable:
 		m.synced(t, g, mem)
 		m.touch(t, mem)
-		reply(t, done, g.syncResponse(mem), syncError)
+		reply(t, done, g.syncResponse(mem), SyncError)
 	default:
-		done(syncError(codeUnknownMemberID))
+		done(SyncError(codeUnknownMemberID))
 	}
 }
 
@@ -97,7 +97,7 @@ func (m *Machine) assign(t *coord.Turn, g *group, plan []kmsg.SyncGroupRequestGr
 	g.transition(t, stateStable)
 	if err := t.Emit(g.metadataRecord(assignments)); err != nil {
 		m.logger.Error("the assignment cannot be recorded; raise max.message.bytes of the offsets topic or use fewer members", "group", g.id, "error", err)
-		g.answerSyncs(syncError(codeUnknownServerError))
+		g.answerSyncs(SyncError(codeUnknownServerError))
 		m.prepareRebalance(t, g, "the assignment could not be recorded")
 		return
 	}
@@ -109,7 +109,7 @@ func (m *Machine) assign(t *coord.Turn, g *group, plan []kmsg.SyncGroupRequestGr
 		if done := mem.sync; done != nil {
 			mem.sync = nil
 			m.touch(t, mem)
-			reply(t, done, g.syncResponse(mem), syncError)
+			reply(t, done, g.syncResponse(mem), SyncError)
 		}
 	}
 }
