@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"kaas/internal/invariants"
 )
 
 // TestDispatchAllocatesNothing is the budget from the socket to the socket: frames
@@ -13,6 +15,9 @@ import (
 // is quiet, so what is counted is dispatch (and netio below it). Not parallel.
 func TestDispatchAllocatesNothing(t *testing.T) {
 	skipUnderRace(t)
+	if invariants.Enabled {
+		t.Skip("checks of this build allocate")
+	}
 	c := dialRaw(t, serve(t, newImageBroker(t), nil))
 	request := kmsg.NewRequestFormatter(kmsg.FormatterClientID("test")).AppendRequest(nil, kmsg.NewPtrApiVersionsRequest(), 1)
 	c.write(request)

@@ -3,8 +3,6 @@ package broker
 import (
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 	"kaas/internal/bufpool"
 	"kaas/internal/limits"
 	"kaas/netio"
+	"kaas/obs"
 )
 
 // errNotServed is wrapped by the errors of keys and versions that are not
@@ -40,30 +39,9 @@ type dispatcher struct {
 	reservedBytes atomic.Int64
 	inFlight      atomic.Int64
 
-	failures failureLog
-}
-
-// failureLog says why connections were closed for what they sent, at most one
-// line a second: a peer that is broken comes back at once, for ever.
-type failureLog struct {
-	mu      sync.Mutex
-	last    time.Time // mu
-	omitted int       // mu
-}
-
-func (l *failureLog) write(logger *slog.Logger, session *codec.Session, cause error) {
-	l.mu.Lock()
-	now := time.Now()
-	if now.Sub(l.last) < time.Second {
-		l.omitted++
-		l.mu.Unlock()
-		return
-	}
-	omitted := l.omitted
-	l.last, l.omitted = now, 0
-	l.mu.Unlock()
-	logger.Warn("connection closed because a request failed", "remote", session.RemoteHost, "listener", session.Listener,
-		"software", session.ClientSoftwareName, "error", cause, "omittedLines", omitted)
+	// failures limits the lines about connections closed for what they sent: a peer
+	// that is broken comes back at once, for ever.
+	failures obs.LineLimiter
 }
 
 // OnOpen is called on the connection's event loop.
@@ -90,7 +68,8 @@ func (b *Broker) OnClose(c *netio.Conn, err error) {
 	state.fetches.close()
 	var failed *codec.FailedError
 	if errors.As(err, &failed) {
-		b.dispatch.failures.write(b.Logger, &state.Session, failed.Cause)
+		b.dispatch.failures.Warn(b.Logger, "connection closed because a request failed", "remote", state.RemoteHost, "listener", state.Listener,
+			"software", state.ClientSoftwareName, "error", failed.Cause)
 	}
 }
 
