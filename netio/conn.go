@@ -27,16 +27,20 @@ type Conn struct {
 	gnet gnetSocket // what socket points to for a plaintext connection
 
 	// Inbound, see inbound.go.
-	header      [4]byte      // of the frame that is arriving
-	headerBytes int          // that have arrived of it
-	frame       *bufpool.Buf // that is arriving, nil between frames
-	frameBytes  int          // announced length of frame
-	arrived     int          // bytes of it in frame
-	trusted     int          // size of the last frame: so much is taken at once for the next
-	rest        *bufpool.Buf // read but not parsed while not reading; nil: none
-	restFrom    int          // first byte of rest that is not parsed
-	reading     bool         // the engine reads; false while paused or muted
-	refused     bool         // a malformed request came: nothing more is parsed
+	header         [4]byte      // of the frame that is arriving
+	headerBytes    int          // that have arrived of it
+	frame          *bufpool.Buf // that is arriving, nil between frames
+	frameBytes     int          // announced length of frame
+	arrived        int          // bytes of it in frame
+	trusted        int          // size of the last frame: so much is taken at once for the next
+	rest           *bufpool.Buf // read but not parsed while not reading; nil: none
+	restFrom       int          // first byte of rest that is not parsed
+	reading        bool         // the engine reads; false while paused or muted
+	refused        bool         // a malformed request came: nothing more is parsed
+	arrivalCounted bool         // frame has reserved memory, or waits for it: see arrivals.go
+	awaitingMemory bool         // frame waits for memory
+	memoryGranted  atomic.Bool  // by who gave back memory: the wait is over
+	nextArrival    *Conn        // of arrivals' queue, under its lock
 
 	// Outbound, see outbound.go: a queue of slots in request order.
 	head, tail  *Slot
@@ -201,6 +205,10 @@ func (c *Conn) turn() {
 	if c.writable.Swap(false) {
 		c.blocked = false
 	}
+	if c.awaitingMemory && c.memoryGranted.Swap(false) {
+		c.awaitingMemory = false
+		c.enlargeFrame()
+	}
 	c.flush()
 	c.adjustReading()
 }
@@ -213,7 +221,7 @@ func (c *Conn) writableAgain() {
 
 // mayTakeFrame says whether another request may be read now: the bounds of memory, throttling and the graceful stop.
 func (c *Conn) mayTakeFrame() bool {
-	return !c.refused &&
+	return !c.refused && !c.awaitingMemory &&
 		c.inFlight < c.server.config.MaxInFlightPerConnection &&
 		c.mayOweMore() &&
 		!c.muted() &&

@@ -28,7 +28,7 @@ func (c *Conn) received(data []byte, full bool) {
 		c.keepRest(left)
 		return
 	}
-	if full {
+	if full && !c.awaitingMemory {
 		c.receiveMore()
 	}
 }
@@ -63,7 +63,7 @@ func (c *Conn) receiveMore() {
 			c.keepRest(left)
 			return
 		}
-		if n < len(direct)+len(scratch) || c.frame == nil && !c.mayTakeFrame() {
+		if n < len(direct)+len(scratch) || c.awaitingMemory || c.frame == nil && !c.mayTakeFrame() {
 			return
 		}
 	}
@@ -79,9 +79,12 @@ func (c *Conn) scratchBytes() int {
 }
 
 // parse cuts frames from data and hands them over. It returns what it may not take now, which begins at the start of a
-// frame; false: the connection is closing.
+// frame or continues one that waits for memory; false: the connection is closing.
 func (c *Conn) parse(data []byte) (left []byte, ok bool) {
 	for len(data) > 0 {
+		if c.awaitingMemory {
+			return data, true
+		}
 		if c.frame != nil {
 			n := copy(c.frame.B[c.arrived:], data)
 			data = data[n:]
@@ -136,12 +139,10 @@ func (c *Conn) frameArrived(n int) bool {
 		return true
 	}
 	if c.arrived < c.frameBytes {
-		larger := bufpool.Get(min(c.frameBytes, 2*len(c.frame.B)))
-		copy(larger.B, c.frame.B)
-		c.frame.Release()
-		c.frame = larger
+		c.growFrame()
 		return true
 	}
+	c.endArrival()
 	frame := c.frame
 	c.frame = nil
 	c.trusted = c.frameBytes
@@ -150,6 +151,14 @@ func (c *Conn) frameArrived(n int) bool {
 		return false
 	}
 	return !c.isEnding()
+}
+
+// enlargeFrame doubles the full buffer of the frame that is arriving.
+func (c *Conn) enlargeFrame() {
+	larger := bufpool.Get(min(c.frameBytes, 2*len(c.frame.B)))
+	copy(larger.B, c.frame.B)
+	c.frame.Release()
+	c.frame = larger
 }
 
 // isEnding says whether the connection was closed, or asked to close, during this event.
@@ -194,6 +203,7 @@ func (c *Conn) parseRest() {
 }
 
 func (c *Conn) releaseInbound() {
+	c.endArrival()
 	if c.frame != nil {
 		c.frame.Release()
 		c.frame = nil

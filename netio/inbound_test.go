@@ -124,6 +124,80 @@ func TestAnnouncedFramesTakeNoMemory(t *testing.T) {
 	}
 }
 
+// More large frames than memory for them: they arrive one after the other, one that stalls and dies gives its place back.
+func TestLargeFramesShareMemory(t *testing.T) {
+	t.Parallel()
+	const size, count = 3 << 20, 4
+	var server *Server
+	started := make(chan struct{})
+	h := &testHandler{frame: func(c *Conn, frame *bufpool.Buf) error {
+		<-started
+		server.arrivals.mu.Lock()
+		if server.arrivals.reserved > 2*size {
+			t.Errorf("%d bytes are reserved, %d may be", server.arrivals.reserved, 2*size)
+		}
+		server.arrivals.mu.Unlock()
+		return echo(c, frame)
+	}}
+	server, addr := startServer(t, h, nil)
+	server.arrivals.limit = 2 * size // before the first connection
+	close(started)
+	payload := make([]byte, size)
+	random := seeded(t)
+	for i := range payload {
+		payload[i] = byte(random.Uint32())
+	}
+	reserved := func() int64 {
+		server.arrivals.mu.Lock()
+		defer server.arrivals.mu.Unlock()
+		return server.arrivals.reserved
+	}
+	stalled := dial(t, addr)
+	send(t, stalled, frameOf(payload)[:2<<20])
+	await(t, "the stalled frame has its memory", func() bool { return reserved() == size })
+	var group sync.WaitGroup
+	for range count {
+		c := dial(t, addr)
+		group.Go(func() {
+			go c.Write(append(frameOf(payload), frameOf([]byte("next"))...))
+			if got := receiveFrame(t, c); !bytes.Equal(got, payload) {
+				t.Error("a large frame came back changed")
+			}
+			if got := string(receiveFrame(t, c)); got != "next" {
+				t.Errorf("the frame behind is %q", got)
+			}
+		})
+	}
+	group.Wait()
+	// Two hold all of it, a third waits and dies, a fourth gets its turn when the first two are gone.
+	other, third, fourth := dial(t, addr), dial(t, addr), dial(t, addr)
+	send(t, other, frameOf(payload)[:2<<20])
+	await(t, "two frames hold all memory", func() bool { return reserved() == 2*size })
+	waits := func(n int) func() bool {
+		return func() bool {
+			server.arrivals.mu.Lock()
+			defer server.arrivals.mu.Unlock()
+			found := 0
+			for c := server.arrivals.first; c != nil; c = c.nextArrival {
+				found++
+			}
+			return found == n
+		}
+	}
+	go third.Write(frameOf(payload))
+	await(t, "the third waits", waits(1))
+	go fourth.Write(frameOf(payload))
+	await(t, "the fourth waits", waits(2))
+	reset(t, third)
+	await(t, "the third has left the queue", waits(1))
+	reset(t, stalled)
+	if got := receiveFrame(t, fourth); !bytes.Equal(got, payload) {
+		t.Error("the fourth frame came back changed")
+	}
+	reset(t, other)
+	await(t, "all memory is back", func() bool { return reserved() == 0 })
+}
+
 func residentBytes(t testing.TB) int64 {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/statm")
@@ -357,7 +431,7 @@ func (m *memorySocket) close() {
 }
 
 func memoryConn(h Handler, maxRequestBytes int32) (*Conn, *memorySocket) {
-	s := &Server{quota: newQuota(0, 0)}
+	s := &Server{quota: newQuota(0, 0), arrivals: arrivals{limit: limits.NetArrivingBytes}}
 	s.config = Config{Listeners: []Listener{{}}, Handler: h, MaxRequestBytes: maxRequestBytes}
 	if err := s.config.complete(); err != nil {
 		panic(err)

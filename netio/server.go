@@ -25,6 +25,7 @@ type Server struct {
 	engine    *engine
 	writable  *writePoller
 	quota     *quota
+	arrivals  arrivals
 
 	lastID   atomic.Uint64
 	nowMs    atomic.Int64 // coarse clock of the janitor, for idleness only
@@ -60,6 +61,7 @@ func Start(config Config) (*Server, error) {
 		listeners:   map[string]*net.TCPListener{},
 		addrs:       map[string]net.Addr{},
 		quota:       newQuota(config.MaxConnections, config.MaxConnectionsPerIP),
+		arrivals:    arrivals{limit: limits.NetArrivingBytes},
 		stopping:    make(chan struct{}),
 		closed:      make(chan struct{}),
 		stopJanitor: make(chan struct{}),

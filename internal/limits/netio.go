@@ -48,10 +48,11 @@ const (
 	NetSlotsKept = 4_096
 	// NetSlotEntriesKept is the largest entry array that a reused slot keeps (a fetch reply of 128 partitions has 256).
 	NetSlotEntriesKept = 256
-	// NetBytesPerConnection is what a peer can make a connection hold inside netio besides the bytes it has sent of one
-	// frame (at most twice socket.request.max.bytes, while the frame's buffer doubles):
-	NetBytesPerConnection = NetFrameFirstBytes + // announced and not sent
-		BufLargestBytes + // the same, of a peer that has sent frames as large before
+	// NetArrivingBytes is the memory of frames above BufLargestBytes that are arriving, over all connections; one frame
+	// may always arrive, and while a buffer doubles half of it more is held. Five of the largest default size.
+	NetArrivingBytes = 512 << 20
+	// NetBytesPerConnection is what a peer can make a connection hold inside netio besides such a frame:
+	NetBytesPerConnection = BufLargestBytes + // a frame that is arriving, below that size or before it has reserved more
 		NetRestBytes + // read beyond the frame at which reading paused
 		OutboundBytes // replies that wait; the last one may exceed it by its own size
 )
