@@ -15,7 +15,7 @@
 //
 // # Lock order
 //
-// Store.mu → Partition.mu → segment.mu. Committer.mu is a leaf: it may be taken under Partition.mu and nothing is taken
+// Partition.writeOutMu, logDir.checkpointMu → Store.mu → Partition.mu → segment.mu. Committer.mu is a leaf: it may be taken under Partition.mu and nothing is taken
 // under it. No lock that Append, Read or a watermark needs is held across fsync, fdatasync or a rename.
 // Listener and Waiter callbacks run with no lock held.
 package logstore

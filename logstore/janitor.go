@@ -161,8 +161,10 @@ func (j *janitor) bury() {
 	}
 }
 
-// writeOut writes the index files and snapshots of sealed segments, durably, and lets go of their memory.
+// writeOut writes the index files and snapshots of sealed segments, durably. Calls take turns.
 func (p *Partition) writeOut() error {
+	p.writeOutMu.Lock()
+	defer p.writeOutMu.Unlock()
 	for {
 		p.mu.Lock()
 		if len(p.pending) == 0 || p.failure.Load() != nil {
@@ -172,12 +174,18 @@ func (p *Partition) writeOut() error {
 		seal := p.pending[0]
 		alive := seal.segment.acquire()
 		p.mu.Unlock()
+		var err error
+		if seal.snapshot != nil { // also when the segment is gone: it tells of what was in it
+			err = vfs.WriteFileAtomic(p.store.fs, segmentFile(p.path, seal.snapshotOffset, snapshotSuffix), p.path, seal.snapshot)
+		}
 		if alive {
-			err := p.writeSeal(seal)
-			seal.segment.release()
-			if err != nil {
-				return err
+			if err == nil {
+				err = seal.segment.writeSealed()
 			}
+			seal.segment.release()
+		}
+		if err != nil {
+			return err
 		}
 		p.mu.Lock()
 		if len(p.pending) > 0 && p.pending[0].segment == seal.segment {
@@ -187,13 +195,8 @@ func (p *Partition) writeOut() error {
 	}
 }
 
-func (p *Partition) writeSeal(seal pendingSeal) error {
-	g := seal.segment
-	if seal.snapshot != nil {
-		if err := vfs.WriteFileAtomic(p.store.fs, segmentFile(p.path, seal.snapshotOffset, snapshotSuffix), p.path, seal.snapshot); err != nil {
-			return err
-		}
-	}
+// writeSealed writes the indexes of a sealed segment and lets go of their memory. The caller holds a reference.
+func (g *segment) writeSealed() error {
 	m := g.mem.Load()
 	if m == nil {
 		return nil

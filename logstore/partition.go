@@ -35,6 +35,8 @@ type Partition struct {
 	commitNext  *Partition  // owner: committer.mu
 	syncing     []*segment  // owner: the running commit
 
+	writeOutMu sync.Mutex // one writeOut at a time; before mu
+
 	mu           sync.Mutex
 	producers    *producerStates // owner: mu
 	epochs       epochCache      // owner: mu

@@ -177,7 +177,7 @@ func (s *producerStates) apply(v batch.View, m marker, at position, nowMs int64)
 	if e.epoch != v.ProducerEpoch() {
 		e.epoch, e.count = v.ProducerEpoch(), 0
 	}
-	e.lastTimestampMs = max(nowMs, v.MaxTimestamp())
+	e.lastTimestampMs = max(e.lastTimestampMs, nowMs)
 	if v.IsControl() {
 		if m.valid {
 			e.coordinatorEpoch = m.coordinatorEpoch

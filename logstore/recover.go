@@ -145,6 +145,7 @@ type recovery struct {
 	scanned   bool // some bytes after the recovery point were looked at
 	cut       bool
 	epochLost bool
+	remove    []string // files that describe what is gone
 }
 
 func (r *recovery) run() error {
@@ -226,6 +227,7 @@ func (r *recovery) openSegments(start int64) error {
 		}
 	}
 	slices.Sort(bases)
+	slices.Sort(r.snapshots)
 	s := r.p.store
 	if len(bases) == 0 {
 		f, err := r.fs.OpenFile(segmentFile(r.p.path, start, logSuffix), vfs.Create)
@@ -312,7 +314,9 @@ func (r *recovery) rebuild(g *segment) error {
 func (r *recovery) scan() error {
 	first := 0
 	for i, g := range r.segments {
-		if g.baseOffset <= r.point {
+		// Strictly below: a segment that ends at the recovery point was still active when the point was written, and its
+		// last index entries may be missing.
+		if g.baseOffset < r.point {
 			first = i
 		}
 	}
@@ -331,6 +335,11 @@ func (r *recovery) scan() error {
 			return err
 		}
 		next = end
+		if reason == nil && i+1 < len(r.segments) && r.segments[i+1].baseOffset > max(end, r.point) {
+			// Compaction leaves gaps only below the recovery point: writes to the older file are lost, those to the newer
+			// are not, and nobody was told that either is durable.
+			reason = fmt.Errorf("the segment ends at offset %d, the next one begins at %d", end, r.segments[i+1].baseOffset)
+		}
 		if reason == nil {
 			if g.sealed.Load() {
 				r.p.pending = append(r.p.pending, pendingSeal{segment: g})
@@ -484,7 +493,12 @@ func (r *recovery) publish(start int64) error {
 				}
 			}
 		}
-		if r.scanned || p.dirUnsynced {
+		for _, name := range r.remove {
+			if err := r.fs.Remove(name); err != nil {
+				return err
+			}
+		}
+		if r.scanned || p.dirUnsynced || len(r.remove) > 0 {
 			if err := r.fs.SyncDir(p.path); err != nil {
 				return err
 			}
@@ -528,14 +542,16 @@ func (r *recovery) loadEpochs() {
 
 // readSnapshot loads the newest snapshot at or below offset that holds; -1: there is none.
 func (r *recovery) readSnapshot(offset int64) (*producerStates, int64) {
-	slices.Sort(r.snapshots)
 	for _, at := range slices.Backward(r.snapshots) {
 		name := segmentFile(r.p.path, at, snapshotSuffix)
 		if at > offset {
-			// It describes records that are gone.
-			if err := r.fs.Remove(name); err != nil {
-				r.p.store.logger.Warn("snapshot not removed", "file", name, "error", err)
-			}
+			// It tells of records that are gone, and must not come back when others have taken their offsets.
+			r.remove = append(r.remove, name)
+			continue
+		}
+		if at < r.segments[0].baseOffset {
+			// Between it and the log there were records, and markers, that nobody can read any more.
+			r.remove = append(r.remove, name)
 			continue
 		}
 		b, err := vfs.ReadFile(r.fs, name, limits.StoreFileBytes)

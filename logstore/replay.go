@@ -17,41 +17,56 @@ func (r *recovery) replay() error {
 	}
 	states, from := r.readSnapshot(r.end.offset)
 	p.producers = states
-	if from < 0 || r.needEpochs() {
-		from = r.segments[0].baseOffset
-		if states.snapshotOffset >= 0 {
-			p.producers = newProducerStates() // a longer way, and the same result
-		}
-	}
+	from = max(from, r.segments[0].baseOffset)
 	for i, g := range r.segments {
-		if g.endOffset.Load() <= from && i < len(r.segments)-1 || g.sizeBytes.Load() == 0 {
+		if g.endOffset.Load() <= from && i < len(r.segments)-1 && !r.needEpochs() {
 			continue
 		}
 		if err := r.replaySegment(g, from); err != nil {
 			return fmt.Errorf("%s: %w", g.path(logSuffix), err)
 		}
+		if i+1 < len(r.segments) && r.segments[i+1].baseOffset >= from {
+			r.snapshotAt(g, r.segments[i+1].baseOffset)
+		}
 	}
 	return r.locateTransactions()
+}
+
+// snapshotAt has the snapshot at the end of a sealed segment written when it is missing: the next recovery may have to
+// begin there, because retention may delete what lies before.
+func (r *recovery) snapshotAt(g *segment, offset int64) {
+	if _, there := slices.BinarySearch(r.snapshots, offset); there {
+		return
+	}
+	r.p.producers.snapshotOffset = offset
+	for i := range r.p.pending {
+		if r.p.pending[i].segment == g {
+			r.p.pending[i].snapshot, r.p.pending[i].snapshotOffset = r.p.producers.encode(), offset
+			return
+		}
+	}
+	r.p.pending = append(r.p.pending, pendingSeal{g, r.p.producers.encode(), offset})
 }
 
 // needEpochs says that leader epochs have to be read from a log that has records.
 func (r *recovery) needEpochs() bool { return r.epochLost && r.end.offset > r.segments[0].baseOffset }
 
 func (r *recovery) replaySegment(g *segment, from int64) error {
-	if from >= g.endOffset.Load() {
-		return nil
-	}
 	f, err := g.open()
 	if err != nil {
 		return err
 	}
-	aborted, keep, err := r.keptAborted(g, from)
+	aborted, before, err := r.keptAborted(g, from)
 	if err != nil {
 		return err
 	}
-	at, err := g.positionBefore(from)
-	if err != nil {
-		return err
+	at := g.sizeBytes.Load() // only the transaction index is looked at
+	if r.needEpochs() {
+		at = 0
+	} else if from < g.endOffset.Load() {
+		if at, err = g.positionBefore(from); err != nil {
+			return err
+		}
 	}
 	sc := scanner{file: f, at: at, size: g.sizeBytes.Load(), headersOnly: true}
 	defer sc.close()
@@ -73,7 +88,7 @@ func (r *recovery) replaySegment(g *segment, from int64) error {
 			return err
 		}
 	}
-	if len(aborted) == keep && g.hasTxnIndex == (keep > 0) {
+	if slices.Equal(aborted, before) {
 		return nil
 	}
 	return r.rewriteAborted(g, aborted)
@@ -95,23 +110,24 @@ func (r *recovery) replayBatch(g *segment, f vfs.File, v batch.View, at int64, a
 			aborted = append(aborted, a)
 		}
 	}
-	r.p.producers.apply(v, m, position{v.BaseOffset(), g.baseOffset, at}, v.MaxTimestamp())
+	// The clock of the append is not in the log, and timestamps are the producer's: counting from now expires nobody early.
+	r.p.producers.apply(v, m, position{v.BaseOffset(), g.baseOffset, at}, r.p.store.nowMs())
 	return aborted, nil
 }
 
-// keptAborted is the part of the transaction index that the replay does not make anew; keep is what the file has now.
-func (r *recovery) keptAborted(g *segment, from int64) (aborted []AbortedTxn, keep int, err error) {
-	all, err := g.abortedTxns()
+// keptAborted is the part of the transaction index that the replay does not make anew; before is what the file has now.
+func (r *recovery) keptAborted(g *segment, from int64) (aborted, before []AbortedTxn, err error) {
+	before, err = g.abortedTxns()
 	if err != nil {
 		r.p.store.logger.Warn("transaction index rebuilt", "file", g.path(txnIndexSuffix), "reason", err)
-		return nil, -1, nil
+		return nil, []AbortedTxn{{ProducerID: -1}}, nil // equal to nothing
 	}
-	for _, a := range all {
+	for _, a := range before {
 		if a.LastOffset < from {
 			aborted = append(aborted, a)
 		}
 	}
-	return aborted, len(all), nil
+	return aborted, before, nil
 }
 
 func (r *recovery) rewriteAborted(g *segment, aborted []AbortedTxn) error {

@@ -60,6 +60,11 @@ func (p *Partition) applyRetention(nowMs int64, startOnly bool) error {
 	if err := p.store.writeCheckpoints(p.logDir, nil); err != nil {
 		p.store.logger.Warn("log start not in the checkpoint", "topic", p.topic, "partition", p.id, "error", err)
 	}
+	// The snapshot at the new start tells of producers whose batches are deleted: it must be there before they go. When it
+	// can't be written (a full disk) the space is worth more: a crash then makes those producers unknown.
+	if err := p.writeOut(); err != nil {
+		p.store.logger.Warn("producer snapshot not written before a deletion", "topic", p.topic, "partition", p.id, "error", err)
+	}
 	return p.doom(doomed, c.FileDeleteDelayMs, nowMs)
 }
 

@@ -144,49 +144,79 @@ func (p *Partition) MaxTimestamp(ctx context.Context, iso Isolation) (TimestampO
 
 // maxTimestampOf finds the record of a segment whose timestamp is the largest in [start, limit) and above floor. It reads
 // headers only from the batch that the time index names last below the limit.
-func (p *Partition) maxTimestampOf(ctx context.Context, g *segment, start, limit, floor int64) (none TimestampOffset, ok bool, err error) {
+func (p *Partition) maxTimestampOf(ctx context.Context, g *segment, start, limit, floor int64) (best TimestampOffset, ok bool, err error) {
 	p.mu.Lock()
 	err = g.loadMaxTimestamp()
 	largest, largestAt := g.maxTimestampMs, g.maxTimestampAt
 	p.mu.Unlock()
 	if err != nil || largest <= floor {
-		return none, false, err
+		return best, false, err
 	}
-	from := largestAt
+	from, named := largestAt, true
 	if largestAt < start || largestAt >= limit {
-		from = start // rare: the record that carries it may not be seen, so look at every batch
+		from, named = start, false // rare: the record that carries it may not be seen, so look at every batch
 	}
 	at, err := g.positionBefore(from)
 	if err != nil {
-		return none, false, err
+		return best, false, err
 	}
 	f, err := g.open()
 	if err != nil {
-		return none, false, err
+		return best, false, err
 	}
 	sc := scanner{file: f, at: at, size: g.sizeBytes.Load(), headersOnly: true}
 	defer sc.close()
-	bestAt, bestSize := int64(-1), 0
+	best.TimestampMs = floor
 	for {
 		if err := ctx.Err(); err != nil {
-			return none, false, err
+			return best, false, err
 		}
 		v, at, err := sc.next()
 		if err != nil {
-			return none, false, fmt.Errorf("%w: %s at %d: %w", ErrStorage, g.path(logSuffix), at, err)
+			return best, false, fmt.Errorf("%w: %s at %d: %w", ErrStorage, g.path(logSuffix), at, err)
 		}
 		if v == nil || v.BaseOffset() >= limit {
-			break
+			return best, ok, nil
 		}
-		if v.LastOffset() >= from && v.MaxTimestamp() > floor {
-			floor, bestAt, bestSize = v.MaxTimestamp(), at, v.SizeBytes()
-			if from == largestAt {
-				break // the index names it
-			}
+		if v.LastOffset() < from || v.MaxTimestamp() <= best.TimestampMs {
+			continue
 		}
+		t, found, err := p.largestRecord(g, at, v.SizeBytes(), start)
+		if err != nil {
+			return best, false, err
+		}
+		if found && t.TimestampMs > best.TimestampMs {
+			best, ok = t, true
+		}
+		if named && v.BaseOffset() >= start {
+			return best, ok, nil // the index names it, and all of it may be seen
+		}
+		named = false // the record that carries it may be deleted: look at every batch
 	}
-	if bestAt < 0 {
-		return none, false, nil
+}
+
+// largestRecord decodes the batch at position at and returns its first record from start on with the largest timestamp.
+func (p *Partition) largestRecord(g *segment, at int64, size int, start int64) (best TimestampOffset, ok bool, err error) {
+	best.TimestampMs = -1
+	_, _, err = p.firstRecord(g, at, size, func(r *batch.Record) bool {
+		if r.Offset >= start && r.TimestampMs > best.TimestampMs {
+			best.Offset, best.TimestampMs, ok = r.Offset, r.TimestampMs, true
+		}
+		return false
+	})
+	best.LeaderEpoch = g.epochAt(at)
+	return best, ok, err
+}
+
+// epochAt is the leader epoch of the batch at a position; -1 when it can't be read.
+func (g *segment) epochAt(at int64) int32 {
+	f, err := g.open()
+	if err != nil {
+		return -1
 	}
-	return p.firstRecord(g, bestAt, bestSize, func(r *batch.Record) bool { return r.TimestampMs >= floor })
+	var b [4]byte
+	if _, err := f.ReadAt(b[:], at+12); err != nil {
+		return -1
+	}
+	return be32(b[:])
 }

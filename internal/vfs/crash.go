@@ -127,6 +127,11 @@ func (m *Mem) Clone(choose func(n int) int) (*Mem, error) {
 	made := map[*memNode]*memNode{}
 	var err error
 	c.root, err = cloneNode(m.root, choose, made)
+	for _, n := range made {
+		if n.fd >= 0 {
+			c.keep(n.fd)
+		}
+	}
 	return c, err
 }
 

@@ -21,6 +21,7 @@ type Mem struct {
 	root   *memNode        // owner: mu, with everything below it
 	locks  map[string]bool // owner: mu
 	record bool            // immutable
+	made   []int           // every memfd of a recording Mem, which closes none before Close; owner: mu
 }
 
 // memNode is a file or a directory. Owner: Mem.mu, except for the contents of the memfd.
@@ -91,6 +92,7 @@ func (m *Mem) OpenFile(name string, flag Flag) (File, error) {
 		if err != nil {
 			return nil, pathError("memfd_create", name, err)
 		}
+		m.keep(fd)
 		node = &memNode{fd: fd, modifiedMs: time.Now().UnixMilli()}
 		m.link(d, base, node)
 	}
@@ -219,6 +221,12 @@ func (m *Mem) Rename(from, to string) error {
 		m.pendDir(fromDir, dirOp{name: fromBase})
 	}
 	return m.drop(old)
+}
+
+func (m *Mem) keep(fd int) {
+	if m.record {
+		m.made = append(m.made, fd)
+	}
 }
 
 // drop closes the memfds of what is not reachable any more; a recording Mem keeps them for Clone. Owner: mu held.
@@ -357,27 +365,13 @@ func (m *Mem) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var errs []error
-	seen := map[*memNode]bool{}
-	var walk func(n *memNode)
-	walk = func(n *memNode) {
-		if n == nil || seen[n] {
-			return
-		}
-		seen[n] = true
-		if n.fd >= 0 {
-			errs = append(errs, unix.Close(n.fd))
-		}
-		for _, child := range n.children {
-			walk(child)
-		}
-		for _, child := range n.durable.entries {
-			walk(child)
-		}
-		for _, op := range n.durable.dirOps {
-			walk(op.node)
-		}
+	for _, fd := range m.made {
+		errs = append(errs, unix.Close(fd))
 	}
-	walk(m.root)
+	m.made = nil
+	if !m.record {
+		errs = append(errs, m.drop(m.root))
+	}
 	m.root = newDirNode()
 	return errors.Join(errs...)
 }
