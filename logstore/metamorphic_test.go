@@ -264,13 +264,13 @@ func (x *metamorph) gap() {
 func (x *metamorph) read() {
 	iso := Isolation(x.rng.IntN(3))
 	at := x.m.start + x.rng.Int64N(x.m.end()-x.m.start+1)
-	limit := map[Isolation]int64{ReadLogEnd: x.m.end(), ReadUncommitted: x.p.HighWatermark(), ReadCommitted: x.p.LastStableOffset()}[iso]
 	s, err := x.p.Read(at, x.rng.IntN(3000), x.rng.IntN(2) == 0, iso)
 	if err != nil {
 		x.t.Errorf("read at %d: %v", at, err)
 		return
 	}
 	defer s.Release()
+	limit := map[Isolation]int64{ReadLogEnd: x.m.end(), ReadUncommitted: x.p.HighWatermark(), ReadCommitted: x.p.LastStableOffset()}[iso]
 	next := at
 	for rest := s.Mem; len(rest) > 0; {
 		v, after, err := batch.Next(rest)
