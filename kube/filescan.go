@@ -353,7 +353,10 @@ func (s *FileStore) assignOwners() map[resourceKey]string {
 				winner, loser = path, other
 			}
 			owners[key] = winner
-			s.logger.Warn("a resource stands in two files; the second is ignored", "resource", key.String(), "file", winner, "ignored", loser)
+			if file := s.files[loser]; !file.reported {
+				file.reported = true
+				s.logger.Warn("a resource stands in two files; the second is ignored", "resource", key.String(), "file", winner, "ignored", loser)
+			}
 		}
 	}
 	return owners

@@ -58,6 +58,7 @@ type resourceFile struct {
 	sum                   [sha256.Size]byte
 	documents             []parsedDocument
 	broken                error // not nil: documents are those of the last good content
+	reported              bool  // a line said that a document of it is ignored
 }
 
 // parsedDocument is one segment of a file. The object is nil when the segment
