@@ -41,7 +41,7 @@ type dispatcher struct {
 
 	// failures limits the lines about connections closed for what they sent: a peer
 	// that is broken comes back at once, for ever.
-	failures obs.LineLimiter
+	failures obs.Limited
 }
 
 // OnOpen is called on the connection's event loop.
