@@ -28,6 +28,7 @@ var layers = []layer{
 	{dir: "internal/limits", why: "constants; it knows no room"},
 	{dir: "internal/invariants", why: "assertions behind a build tag"},
 	{dir: "internal/bufpool", may: []string{"internal/limits", "internal/invariants"}, why: "pooled buffers with poison in the invariants build"},
+	{dir: "internal/delay", why: "deadlines and work queues whose links are fields of what waits"},
 	{dir: "internal/vfs", modules: []string{"golang.org/x/sys/unix"}, why: "the file system seam"},
 	{dir: "obs", modules: []string{"github.com/VictoriaMetrics/metrics"}, why: "the only package that knows which metrics library is used"},
 	{dir: "codec/batch", modules: []string{"github.com/klauspost/compress", "github.com/pierrec/lz4"}, why: "record batches, and the codecs inside them"},
@@ -44,7 +45,7 @@ var layers = []layer{
 	{dir: "group", may: []string{"coord", "meta"}, modules: []string{"github.com/twmb/franz-go/pkg/kbin", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "state machines without I/O"},
 
 	// Siblings: none imports another.
-	{dir: "broker", may: []string{"group", "coord", "auth", "meta", "meta/config", "logstore", "codec", "codec/batch", "netio", "internal/bufpool"},
+	{dir: "broker", may: []string{"group", "coord", "auth", "meta", "meta/config", "logstore", "codec", "codec/batch", "netio", "internal/bufpool", "internal/delay"},
 		modules: []string{"github.com/google/uuid", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the data plane"},
 	{dir: "admin", may: []string{"auth", "meta", "meta/config", "codec", "logstore"},
 		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the control plane"},

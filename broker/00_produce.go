@@ -12,6 +12,7 @@ import (
 	"kaas/auth"
 	"kaas/codec"
 	"kaas/codec/batch"
+	"kaas/internal/delay"
 	"kaas/internal/limits"
 	"kaas/logstore"
 	"kaas/meta"
@@ -82,7 +83,7 @@ type produceOperation struct {
 	partitions []producePartition
 	pending    atomic.Int32
 	replied    atomic.Bool
-	deadline   deadline
+	deadline   delay.Deadline
 	timed      bool // deadline was added
 }
 
@@ -125,7 +126,7 @@ func newProduceOperation() *produceOperation {
 		return o
 	}
 	o := new(produceOperation)
-	o.deadline.owner = o
+	o.deadline.Owner = o
 	return o
 }
 
@@ -371,7 +372,7 @@ func (o *produceOperation) awaitCommits(timeout time.Duration) {
 		}
 		if o.pending.Load() > 1 {
 			o.timed = true
-			o.broker.data.produceDeadlines.add(&o.deadline, max(timeout, limits.ProduceTimeoutFloor))
+			o.broker.data.produceDeadlines.Add(&o.deadline, max(timeout, limits.ProduceTimeoutFloor))
 		}
 	}
 	o.release()
@@ -392,9 +393,9 @@ func (o *produceOperation) release() {
 		return
 	}
 	if o.timed {
-		// After this the timer does not know the operation: expire takes no share when
-		// none is left, and runs under the lock that cancel takes.
-		o.broker.data.produceDeadlines.cancel(&o.deadline)
+		// After this the timer does not know the operation: Expire takes no share when
+		// none is left, and runs under the lock that Cancel takes.
+		o.broker.data.produceDeadlines.Cancel(&o.deadline)
 	}
 	if o.replied.CompareAndSwap(false, true) {
 		o.reply()
@@ -402,8 +403,8 @@ func (o *produceOperation) release() {
 	o.recycle()
 }
 
-// expire implements expirer: it takes a share, unless the last one is gone.
-func (o *produceOperation) expire() bool {
+// Expire implements delay.Expirer: it takes a share, unless the last one is gone.
+func (o *produceOperation) Expire() bool {
 	for {
 		n := o.pending.Load()
 		if n == 0 {
@@ -415,9 +416,9 @@ func (o *produceOperation) expire() bool {
 	}
 }
 
-// expired answers what has not been committed with 7. The waiters stay with their
+// Expired answers what has not been committed with 7. The waiters stay with their
 // logs; the last one recycles the operation.
-func (o *produceOperation) expired() {
+func (o *produceOperation) Expired() {
 	if o.replied.CompareAndSwap(false, true) {
 		for i := range o.partitions {
 			p := &o.partitions[i]

@@ -259,7 +259,7 @@ func TestProduceTimeoutAgainstCommit(t *testing.T) {
 		p.commit.Store(commitPending)
 		o.pending.Store(2) // the handler's share and the waiter's
 		o.timed = true
-		b.data.produceDeadlines.add(&o.deadline, 0)
+		b.data.produceDeadlines.Add(&o.deadline, 0)
 		committed := make(chan struct{})
 		go func() {
 			produceCommitted(&p.waiter, nil)

@@ -10,6 +10,7 @@ import (
 
 	"kaas/auth"
 	"kaas/codec"
+	"kaas/internal/delay"
 	"kaas/internal/limits"
 	"kaas/logstore"
 	"kaas/meta"
@@ -88,12 +89,12 @@ type fetchOperation struct {
 
 	// Parking; see purgatory.go.
 	parked                   parkState
-	deadline                 deadline
+	deadline                 delay.Deadline
 	linked                   bool // in the partitions' lists, the heap and the connection's chain
 	chain                    *parkedFetches
 	chainPrevious, chainNext *fetchOperation // guarded by chain.mu
 	nextWoken                *fetchOperation // chain of whoever woke it
-	woken, cold              queuedJob
+	woken, cold              delay.Job
 }
 
 // fetchPartition is one partition of a fetch with its result.
@@ -137,9 +138,9 @@ func newFetchOperation() *fetchOperation {
 		return o
 	}
 	o := new(fetchOperation)
-	o.deadline.owner = o
-	o.woken.run = o.run
-	o.cold.run = o.runCold
+	o.deadline.Owner = o
+	o.woken.Run = o.run
+	o.cold.Run = o.runCold
 	return o
 }
 
@@ -264,7 +265,7 @@ func (p *fetchPartition) refuse(code *kerr.Error) { p.state, p.refused = nil, co
 // start reads for the first time, on the event loop.
 func (o *fetchOperation) start() {
 	if len(o.partitions) > limits.FetchInlinePartitions || o.collect(false) {
-		o.broker.data.cold.push(&o.cold)
+		o.broker.data.cold.Push(&o.cold)
 		return
 	}
 	o.decide()
@@ -441,7 +442,7 @@ func (o *fetchOperation) link() bool {
 			p.state.purgatory.add(&p.waiter)
 		}
 	}
-	o.broker.data.fetchDeadlines.add(&o.deadline, o.maxWait)
+	o.broker.data.fetchDeadlines.Add(&o.deadline, o.maxWait)
 	for i := range o.partitions {
 		// What moved between the read and the link, nobody has signalled.
 		if p := &o.partitions[i]; p.refused == nil && p.moved(o) {
@@ -474,7 +475,7 @@ func (o *fetchOperation) unlink() {
 	for i := range o.partitions {
 		o.partitions[i].waiter.remove()
 	}
-	o.broker.data.fetchDeadlines.cancel(&o.deadline)
+	o.broker.data.fetchDeadlines.Cancel(&o.deadline)
 	o.chain.remove(o)
 	o.linked = false
 }
@@ -540,9 +541,11 @@ func (o *fetchOperation) enough() bool {
 // can be parked again.
 func (o *fetchOperation) complete() { o.start() }
 
-// expire and expired implement expirer.
-func (o *fetchOperation) expire() bool { return o.parked.signal(parkForced) }
-func (o *fetchOperation) expired()     { o.run() }
+// Expire implements delay.Expirer.
+func (o *fetchOperation) Expire() bool { return o.parked.signal(parkForced) }
+
+// Expired implements delay.Expirer.
+func (o *fetchOperation) Expired() { o.run() }
 
 // drop ends an operation that nobody waits for.
 func (o *fetchOperation) drop() {

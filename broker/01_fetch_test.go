@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"kaas/auth"
+	"kaas/internal/delay"
 	"kaas/internal/limits"
 	"kaas/logstore"
 	"kaas/meta/config"
@@ -255,9 +256,7 @@ func assertNothingParked(t testing.TB, b *Broker) {
 			}
 		}
 	}
-	b.data.fetchDeadlines.mu.Lock()
-	defer b.data.fetchDeadlines.mu.Unlock()
-	if n := len(b.data.fetchDeadlines.heap); n != 0 {
+	if n := b.data.fetchDeadlines.Len(); n != 0 {
 		t.Fatalf("%d deadlines are left", n)
 	}
 }
@@ -394,7 +393,7 @@ func TestColdRecordsLeaveTheLoop(t *testing.T) {
 	hold := make(chan struct{})
 	for range limits.FetchColdWorkers {
 		busy.Add(1)
-		b.data.cold.push(&queuedJob{run: func() { busy.Done(); <-hold }})
+		b.data.cold.Push(&delay.Job{Run: func() { busy.Done(); <-hold }})
 	}
 	busy.Wait()
 	request := fetchOf(t, b, fetchSpec{version: 12, topic: "t", partitions: map[int32]int64{0: 0, 1: 0}, epoch: -1, minBytes: 1, maxWait: 600_000})

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"kaas/codec"
+	"kaas/internal/delay"
 	"kaas/internal/limits"
 	"kaas/logstore"
 	"kaas/obs"
@@ -15,17 +16,17 @@ import (
 
 // dataPart is the state of produce, fetch and the offset lookups.
 //
-// Its goroutines: two timers (deadlines), the completion workers and the cold
+// Its goroutines: those of two timers, the completion workers and the cold
 // workers. All end with stop.
 type dataPart struct {
 	sessions         fetchSessions
-	fetchDeadlines   deadlines
-	produceDeadlines deadlines
+	fetchDeadlines   delay.Timer
+	produceDeadlines delay.Timer
 	// woken completes fetches beyond those that whoever woke them completes itself.
-	woken operationQueue
+	woken delay.Queue
 	// cold runs what may wait for a disk or burn time: reads of what is not in
 	// memory, lookups by time.
-	cold operationQueue
+	cold delay.Queue
 	// lookups counts offset lookups in cold.
 	lookups atomic.Int32
 	// resident says whether records are in memory; tests replace it.
@@ -46,20 +47,20 @@ func (b *Broker) dataAPIs() []codec.API {
 func (d *dataPart) start(b *Broker) error {
 	d.sessions.init(int(b.Config.MaxIncrementalFetchSessionCacheSlots), b.Clock)
 	d.resident = (*logstore.Slice).Resident
-	d.fetchDeadlines.init()
-	d.produceDeadlines.init()
-	d.woken.start(limits.FetchWorkers)
-	d.cold.start(limits.FetchColdWorkers)
+	d.fetchDeadlines.Start()
+	d.produceDeadlines.Start()
+	d.woken.Start(limits.FetchWorkers)
+	d.cold.Start(limits.FetchColdWorkers)
 	b.hooks.partitionRemoved = append(b.hooks.partitionRemoved, func(p *partitionState) { b.wakeFetches(p) })
 	return nil
 }
 
 func (d *dataPart) stop() {
 	d.answerParked()
-	d.fetchDeadlines.stop()
-	d.produceDeadlines.stop()
-	d.woken.stop()
-	d.cold.stop()
+	d.fetchDeadlines.Stop()
+	d.produceDeadlines.Stop()
+	d.woken.Stop()
+	d.cold.Stop()
 }
 
 var errTooManyLookups = errors.New("the broker is at its bound of offset lookups under way")
@@ -70,7 +71,7 @@ func (d *dataPart) lookup(f func()) bool {
 		d.lookups.Add(-1)
 		return false
 	}
-	d.cold.push(&queuedJob{run: func() {
+	d.cold.Push(&delay.Job{Run: func() {
 		defer d.lookups.Add(-1)
 		f()
 	}})
@@ -82,7 +83,7 @@ func (d *dataPart) answerParked() {
 	// A fetch that parks now looks at stopping after it has put its deadline into
 	// the heap: either it is forced here, or it forces itself.
 	d.stopping.Store(true)
-	d.fetchDeadlines.forceAll()
+	d.fetchDeadlines.ForceAll()
 }
 
 // AnswerParked answers every fetch that waits for data, and no fetch waits from
@@ -118,7 +119,7 @@ func (b *Broker) wakeFetches(p *partitionState) {
 		if n < limits.FetchInlineWakes {
 			o.run()
 		} else {
-			b.data.woken.push(&o.woken)
+			b.data.woken.Push(&o.woken)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package broker
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // The purgatory (Kafka: DelayedOperationPurgatory) keeps requests that wait:
@@ -13,7 +12,7 @@ import (
 //
 // A parked fetch can be reached from three places, each with its own lock: the
 // list of every partition it reads (partitionPurgatory.mu), the heap of
-// deadlines (deadlines.mu) and the chain of its connection (parkedFetches.mu).
+// deadlines (delay.Timer) and the chain of its connection (parkedFetches.mu).
 // None of these locks is held while another lock is taken or an operation is
 // run.
 //
@@ -194,180 +193,4 @@ func runWoken(woken *fetchOperation) {
 		woken, o.nextWoken = o.nextWoken, nil
 		o.run()
 	}
-}
-
-// deadline is the moment until which an operation waits; a field of it.
-type deadline struct {
-	at    time.Duration // since deadlines.start
-	place int           // guarded by deadlines.mu: place in the heap plus 1, 0 when not in it
-	next  *deadline     // chain of those that are due; the timer goroutine's
-	owner expirer       // set before add
-}
-
-// expirer is an operation that has a deadline.
-type expirer interface {
-	// expire is called under deadlines.mu. True: expired is called next, without
-	// the lock. It may use atomics only.
-	expire() bool
-	expired()
-}
-
-// deadlines is a heap with one goroutine that sleeps until the earliest one, so
-// that a thousand waiting requests cost nothing until one of them is due.
-type deadlines struct {
-	start time.Time
-	mu    sync.Mutex
-	// heap is ordered by at, earliest first.
-	// +checklocks:mu
-	heap []*deadline
-	// moved tells the goroutine that the earliest one changed; capacity 1.
-	moved chan struct{}
-	quit  chan struct{}
-	done  chan struct{}
-}
-
-func (d *deadlines) init() {
-	d.start = time.Now()
-	d.moved, d.quit, d.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	go d.run()
-}
-
-func (d *deadlines) stop() {
-	close(d.quit)
-	<-d.done
-}
-
-func (d *deadlines) now() time.Duration { return time.Since(d.start) }
-
-// add puts the deadline into the heap, wait from now.
-func (d *deadlines) add(e *deadline, wait time.Duration) {
-	e.at = d.now() + wait
-	d.mu.Lock()
-	d.heap = append(d.heap, e)
-	d.up(len(d.heap) - 1)
-	earliest := d.heap[0] == e
-	d.mu.Unlock()
-	if earliest {
-		select {
-		case d.moved <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// cancel takes the deadline out. Afterwards the timer goroutine does not touch
-// its operation any more, unless expire has made it the owner.
-func (d *deadlines) cancel(e *deadline) {
-	d.mu.Lock()
-	if e.place > 0 {
-		d.removeAt(e.place - 1)
-	}
-	d.mu.Unlock()
-}
-
-// forceAll expires everything that waits.
-func (d *deadlines) forceAll() {
-	d.fire(1<<63 - 1)
-}
-
-func (d *deadlines) run() {
-	defer close(d.done)
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		wait := d.fire(d.now())
-		if wait < 0 {
-			timer.Stop()
-		} else {
-			timer.Reset(wait)
-		}
-		select {
-		case <-timer.C:
-		case <-d.moved:
-		case <-d.quit:
-			return
-		}
-	}
-}
-
-// fire expires what is due at now and returns how long the next one has, -1
-// when there is none.
-func (d *deadlines) fire(now time.Duration) (wait time.Duration) {
-	var due *deadline
-	d.mu.Lock()
-	for len(d.heap) > 0 && d.heap[0].at <= now {
-		e := d.heap[0]
-		d.removeAt(0)
-		if e.owner.expire() {
-			e.next = due
-			due = e
-		}
-	}
-	wait = -1
-	if len(d.heap) > 0 {
-		wait = d.heap[0].at - now
-	}
-	d.mu.Unlock()
-	for due != nil {
-		e := due
-		due, e.next = e.next, nil
-		e.owner.expired()
-	}
-	return wait
-}
-
-// +checklocks:d.mu
-func (d *deadlines) removeAt(i int) {
-	last := len(d.heap) - 1
-	d.heap[i].place = 0
-	if i != last {
-		d.set(i, d.heap[last])
-	}
-	d.heap[last] = nil
-	d.heap = d.heap[:last]
-	if i != last && !d.down(i) {
-		d.up(i)
-	}
-}
-
-// +checklocks:d.mu
-func (d *deadlines) set(i int, e *deadline) {
-	d.heap[i] = e
-	e.place = i + 1
-}
-
-// +checklocks:d.mu
-func (d *deadlines) up(i int) {
-	e := d.heap[i]
-	for i > 0 {
-		parent := (i - 1) / 2
-		if d.heap[parent].at <= e.at {
-			break
-		}
-		d.set(i, d.heap[parent])
-		i = parent
-	}
-	d.set(i, e)
-}
-
-// down answers whether it moved anything.
-// +checklocks:d.mu
-func (d *deadlines) down(i int) bool {
-	e, start := d.heap[i], i
-	for {
-		child := 2*i + 1
-		if child >= len(d.heap) {
-			break
-		}
-		if child+1 < len(d.heap) && d.heap[child+1].at < d.heap[child].at {
-			child++
-		}
-		if e.at <= d.heap[child].at {
-			break
-		}
-		d.set(i, d.heap[child])
-		i = child
-	}
-	d.set(i, e)
-	return i != start
 }

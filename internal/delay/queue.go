@@ -1,43 +1,45 @@
-package broker
+package delay
 
 import "sync"
 
-// operationQueue runs operations on a fixed number of goroutines, in the order
+// Queue runs operations on a fixed number of goroutines, in the order
 // in which they came. The queue is a chain through the operations themselves:
 // it is bounded by the requests under way and costs no allocation.
-type operationQueue struct {
+type Queue struct {
 	mu    sync.Mutex
 	ready sync.Cond // of mu: head is set, or closed
 	// +checklocks:mu
-	head *queuedJob
+	head *Job
 	// +checklocks:mu
-	tail *queuedJob
+	tail *Job
 	// +checklocks:mu
 	closed  bool
 	workers sync.WaitGroup
 }
 
-// queuedJob is one operation in a queue; a field of it.
-type queuedJob struct {
-	run  func() // set once, when the operation is made
-	next *queuedJob
+// Job is one operation in a queue; a field of it.
+type Job struct {
+	// Run is set once, when the operation is made.
+	Run  func()
+	next *Job
 }
 
-func (q *operationQueue) start(workers int) {
+// Start starts the workers.
+func (q *Queue) Start(workers int) {
 	q.ready.L = &q.mu
 	for range workers {
 		q.workers.Go(q.work)
 	}
 }
 
-// push queues the job. After stop it runs on the caller's goroutine, so that an
+// Push queues the job. After Stop it runs on the caller's goroutine, so that an
 // operation is never lost.
-func (q *operationQueue) push(j *queuedJob) {
+func (q *Queue) Push(j *Job) {
 	j.next = nil
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()
-		j.run()
+		j.Run()
 		return
 	}
 	if q.tail != nil {
@@ -50,7 +52,7 @@ func (q *operationQueue) push(j *queuedJob) {
 	q.ready.Signal()
 }
 
-func (q *operationQueue) work() {
+func (q *Queue) work() {
 	for {
 		q.mu.Lock()
 		for q.head == nil && !q.closed {
@@ -67,12 +69,12 @@ func (q *operationQueue) work() {
 		}
 		q.mu.Unlock()
 		j.next = nil
-		j.run()
+		j.Run()
 	}
 }
 
-// stop runs what is queued and ends the workers.
-func (q *operationQueue) stop() {
+// Stop runs what is queued and ends the workers.
+func (q *Queue) Stop() {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
