@@ -195,10 +195,7 @@ func (o *observer) setStrayAside(objects []meta.Object) {
 	claims := make(map[string][]claim, len(objects))
 	for _, object := range objects {
 		if topic, ok := object.(*meta.KafkaTopic); ok {
-			name := topic.KafkaName()
-			if inForce, ok := topic.InForce(); ok {
-				name = inForce.Name // a spec that names another topic now is refused; the data stays
-			}
+			name := topic.ClaimedName()
 			claims[name] = append(claims[name], claim{topic.Status.TopicID, topic.Status.PartitionCount})
 		}
 	}

@@ -166,17 +166,8 @@ func (r *Reconciler) note(event meta.Event) []string {
 	return slices.Compact(touched)
 }
 
-// claimedName is the Kafka name that a resource stands for: the one that it was
-// made with, if it was.
-func claimedName(topic *meta.KafkaTopic) string {
-	if !topic.Status.TopicID.IsZero() && topic.Status.TopicName != "" {
-		return topic.Status.TopicName
-	}
-	return topic.KafkaName()
-}
-
 func (r *Reconciler) insert(topic *meta.KafkaTopic) []string {
-	resource, name, id := topic.Metadata.Name, claimedName(topic), topic.Status.TopicID
+	resource, name, id := topic.Metadata.Name, topic.ClaimedName(), topic.Status.TopicID
 	r.topics[resource] = topic
 	r.partitions += int64(topic.Status.PartitionCount)
 	r.byName[name] = append(r.byName[name], resource)
@@ -191,7 +182,7 @@ func (r *Reconciler) insert(topic *meta.KafkaTopic) []string {
 
 // remove also returns the names that may have waited for the one that goes.
 func (r *Reconciler) remove(topic *meta.KafkaTopic) []string {
-	resource, name, id := topic.Metadata.Name, claimedName(topic), topic.Status.TopicID
+	resource, name, id := topic.Metadata.Name, topic.ClaimedName(), topic.Status.TopicID
 	delete(r.topics, resource)
 	r.partitions -= int64(topic.Status.PartitionCount)
 	touched := []string{name}
@@ -218,7 +209,7 @@ func (r *Reconciler) namesOf(resources []string) []string {
 	var names []string
 	for _, resource := range resources {
 		if topic := r.topics[resource]; topic != nil {
-			names = append(names, claimedName(topic))
+			names = append(names, topic.ClaimedName())
 		}
 	}
 	return names
@@ -295,7 +286,7 @@ func (r *Reconciler) write(ctx context.Context, name string, topic *meta.KafkaTo
 	case err == nil:
 		// The event of this very change comes later and changes nothing.
 		r.note(meta.Event{Type: meta.Modified, Object: stored})
-		if claimed := claimedName(next); claimed != name {
+		if claimed := next.ClaimedName(); claimed != name {
 			r.retry[claimed] = true
 		}
 	case errors.Is(err, meta.ErrConflict), errors.Is(err, meta.ErrNotFound):

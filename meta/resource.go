@@ -167,6 +167,15 @@ func (t *KafkaTopic) InForce() (TopicInForce, bool) {
 	}, true
 }
 
+// ClaimedName is the Kafka name that the resource stands for: the one that its
+// topic was made with, if it was; a spec that names another one now is refused.
+func (t *KafkaTopic) ClaimedName() string {
+	if !t.Status.TopicID.IsZero() && t.Status.TopicName != "" {
+		return t.Status.TopicName
+	}
+	return t.KafkaName()
+}
+
 // TopicInForce is a topic as it is to be served.
 type TopicInForce struct {
 	Name           string
