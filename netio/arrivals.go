@@ -12,15 +12,18 @@ import (
 // reservation can always be completed, so frames never wait for each other in a circle; one whose peer stops sending
 // ends with connections.max.idle.ms.
 type arrivals struct {
-	limit int64
-
 	mu sync.Mutex
+	// limit never changes.
+	// +checklocks:mu
+	limit int64
 	// +checklocks:mu
 	reserved int64
 	// first and last are the waiting connections, in the order that they came, linked by Conn.nextArrival. At most
 	// one for each open connection.
 	// +checklocks:mu
-	first, last *Conn
+	first *Conn
+	// +checklocks:mu
+	last *Conn
 }
 
 // reserve returns true when the connection's frame may grow. If not, the connection waits: memoryGranted is set and it

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,15 +157,17 @@ func seeded(t testing.TB) *rand.Rand {
 
 // countedPin fails when it is released twice.
 type countedPin struct {
-	t     testing.TB
-	mu    sync.Mutex
+	t  testing.TB
+	mu sync.Mutex
+	// +checklocks:mu
 	taken int
-	back  int
+	// +checklocks:mu
+	back int
 }
 
 type onePin struct {
 	of   *countedPin
-	done bool
+	done atomic.Bool
 }
 
 func (p *countedPin) pin() Pin {
@@ -175,12 +178,11 @@ func (p *countedPin) pin() Pin {
 }
 
 func (o *onePin) Release() {
-	o.of.mu.Lock()
-	defer o.of.mu.Unlock()
-	if o.done {
+	if o.done.Swap(true) {
 		o.of.t.Error("a pin was released twice")
 	}
-	o.done = true
+	o.of.mu.Lock()
+	defer o.of.mu.Unlock()
 	o.of.back++
 }
 

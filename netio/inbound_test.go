@@ -22,7 +22,8 @@ import (
 // lockedBuffer is a log that tests read while the server writes.
 type lockedBuffer struct {
 	mu sync.Mutex
-	b  bytes.Buffer
+	// +checklocks:mu
+	b bytes.Buffer
 }
 
 func (l *lockedBuffer) Write(p []byte) (int, error) {
@@ -140,7 +141,9 @@ func TestLargeFramesShareMemory(t *testing.T) {
 		return echo(c, frame)
 	}}
 	server, addr := startServer(t, h, nil)
-	server.arrivals.limit = 2 * size // before the first connection
+	server.arrivals.mu.Lock()
+	server.arrivals.limit = 2 * size
+	server.arrivals.mu.Unlock()
 	close(started)
 	payload := make([]byte, size)
 	random := seeded(t)

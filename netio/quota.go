@@ -8,10 +8,15 @@ import (
 // quota counts open connections (Kafka's ConnectionQuotas). A connection enters when it is accepted and leaves exactly
 // once, in Conn.closed, or in accept when it never opened.
 type quota struct {
-	maxTotal, maxPerIP int // 0: unlimited
-
-	mu   sync.Mutex
-	room sync.Cond // mu; total has gone down, or closed is set
+	mu sync.Mutex
+	// maxTotal and maxPerIP never change; 0: unlimited.
+	// +checklocks:mu
+	maxTotal int
+	// +checklocks:mu
+	maxPerIP int
+	// room is told when total has gone down and when ended is set.
+	// +checklocks:mu
+	room sync.Cond
 	// +checklocks:mu
 	total int
 	// perIP has no entry of 0.
@@ -21,6 +26,9 @@ type quota struct {
 	ended bool
 }
 
+// newQuota makes a quota that nobody else knows yet.
+//
+// +checklocksignore
 func newQuota(maxTotal, maxPerIP int) *quota {
 	q := &quota{maxTotal: maxTotal, maxPerIP: maxPerIP, perIP: map[netip.Addr]int{}}
 	q.room.L = &q.mu
