@@ -10,14 +10,17 @@
 //
 // Goroutines. The event loops of netio call OnOpen, OnFrame and OnClose; an
 // inline or two-phase handler runs there and never blocks. Pool handlers run on
-// the worker pool that is handed in. The broker's own goroutine is the
-// observer's, which owns all changes of the view and ends with Close.
+// the worker pool that is handed in. The room starts: the observer, which owns all
+// changes of the view (observer.go); the timers and workers of produce and fetch
+// (dataPart); the shards of the group coordinators, by coord (groupPart). All end
+// with Close.
 //
 // What is shared. The view (topic name or id to partitions) is immutable and is
 // replaced as a whole through one atomic pointer, by the observer only. A
 // partitionState lives as long as its partition is served and is the same object
 // in every view.
 //
-// Lock order: each file names its locks; none is held while another room is
-// called. The observer's lock (observer.mu) comes before every other.
+// Lock order: fetchSessions.mu, fetchSession.mu, partitionPurgatory.mu,
+// parkedFetches.mu and gather.mu are leaves: none is taken under another, and none
+// is held while another room is called.
 package broker
