@@ -289,6 +289,7 @@ func (p *Partition) appended(g *segment, records []byte, info *appendInfo, o App
 			}
 			p.producers.apply(v, m, position{v.BaseOffset(), g.baseOffset, at}, nowMs)
 		}
+		g.addRecent(v.BaseOffset(), at)
 		at += int64(len(v))
 		offset = v.LastOffset() + 1
 	}

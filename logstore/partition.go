@@ -166,10 +166,10 @@ func (p *Partition) fail(cause error) {
 	waiters := p.takeWaiters(1<<63 - 1)
 	p.mu.Unlock()
 	p.store.logger.Error("partition offline", "topic", p.topic, "partition", p.id, "error", cause)
-	complete(waiters, err)
 	if l := p.store.options.Listener; l != nil {
 		l.Failed(p, err)
 	}
+	complete(waiters, err)
 }
 
 // setSegments publishes a list. Caller: mu.

@@ -87,19 +87,11 @@ func (p *Partition) readSegment(g *segment, offset int64, maxBytes int, minOneBa
 	if err != nil {
 		return none, fmt.Errorf("%w: %w", ErrStorage, err)
 	}
-	at, err := g.positionBefore(offset)
-	if err != nil {
-		return none, fmt.Errorf("%w: %w", ErrStorage, err)
-	}
 	fd := f.FD()
-	var size int64
-	for ; at < end; at += size {
-		var lastOffset int64
-		if lastOffset, size, err = readHeader(fd, at, noWait); err != nil {
+	at, size, ok := g.recentBatch(offset)
+	if !ok {
+		if at, size, err = g.findBatch(fd, offset, end, noWait); err != nil {
 			return none, headerError(g, at, err)
-		}
-		if lastOffset >= offset {
-			break
 		}
 	}
 	if at >= end {
@@ -125,6 +117,22 @@ func (p *Partition) readSegment(g *segment, offset int64, maxBytes int, minOneBa
 	return s, nil
 }
 
+// findBatch looks for the first batch that ends at or after offset, from the index entry before it on; at is end when there
+// is none.
+func (g *segment) findBatch(fd int, offset, end int64, noWait bool) (at, size int64, err error) {
+	if at, err = g.positionBefore(offset); err != nil {
+		return 0, 0, err
+	}
+	w := headerWalk{fd: fd, noWait: noWait}
+	for ; at < end; at += size {
+		var lastOffset int64
+		if lastOffset, size, err = w.header(at); err != nil || lastOffset >= offset {
+			return at, size, err
+		}
+	}
+	return end, 0, nil
+}
+
 // wholeBatches returns how many bytes from at on are whole batches that end at or before stop. The batch at at has size
 // bytes and fits.
 func (g *segment) wholeBatches(fd int, at, size, stop int64, noWait bool) (int64, error) {
@@ -132,8 +140,9 @@ func (g *segment) wholeBatches(fd int, at, size, stop int64, noWait bool) (int64
 	if indexed, err := g.boundaryBefore(stop); err == nil && indexed > end {
 		end = indexed
 	}
+	w := headerWalk{fd: fd, noWait: noWait}
 	for {
-		_, next, err := readHeader(fd, end, noWait)
+		_, next, err := w.header(end)
 		if err == io.ErrUnexpectedEOF {
 			return end - at, nil
 		}
@@ -157,51 +166,70 @@ func headerError(g *segment, at int64, err error) error {
 // lookBytes is what a lookup reads of a header: base offset, length, epoch, magic, CRC, attributes, last offset delta.
 const lookBytes = 27
 
-// readHeader returns the last offset and the size of the batch at position at.
-func readHeader(fd int, at int64, noWait bool) (lastOffset, size int64, err error) {
-	var b [lookBytes]byte
-	if err := pread(fd, &b, at, noWait); err != nil {
-		return 0, 0, err
+// headerWalk reads batch headers one after the other. It lives on the stack; one pread serves all headers of small batches
+// that lie in its window.
+type headerWalk struct {
+	fd     int
+	noWait bool
+	start  int64
+	fill   int
+	window [2048]byte
+}
+
+// header returns the last offset and the size of the batch at position at.
+func (w *headerWalk) header(at int64) (lastOffset, size int64, err error) {
+	if at < w.start || at+lookBytes > w.start+int64(w.fill) {
+		n, err := pread(w.fd, w.window[:], at, w.noWait)
+		if err != nil {
+			return 0, 0, err
+		}
+		w.start, w.fill = at, n
 	}
+	b := w.window[at-w.start:][:lookBytes]
 	size = int64(int32(binary.BigEndian.Uint32(b[8:]))) + batch.LogOverheadBytes
 	if size < batch.HeaderBytes {
 		return 0, 0, fmt.Errorf("%w: batch of %d bytes", errTorn, size)
 	}
-	return be64(b[:]) + int64(be32(b[23:])), size, nil
+	return be64(b) + int64(be32(b[23:])), size, nil
 }
 
 const rwfNoWait = 0x8 // RWF_NOWAIT: EAGAIN when the page is not in memory
 
-// pread fills b. It calls the kernel directly: an io interface would move b to the heap, once per fetch.
-func pread(fd int, b *[lookBytes]byte, at int64, noWait bool) error {
+// pread reads at least lookBytes and at most len(b). It calls the kernel directly: an io interface would move b to the heap,
+// once per fetch.
+func pread(fd int, b []byte, at int64, noWait bool) (int, error) {
 	for {
 		var n uintptr
 		var errno unix.Errno
 		if noWait {
-			v := unix.Iovec{Base: &b[0], Len: lookBytes}
+			v := unix.Iovec{Base: &b[0], Len: uint64(len(b))}
 			n, _, errno = unix.Syscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&v)), 1, uintptr(at), 0, rwfNoWait)
 		} else {
-			n, _, errno = unix.Syscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), lookBytes, uintptr(at), 0, 0)
+			n, _, errno = unix.Syscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(at), 0, 0)
 		}
 		switch errno {
 		case 0:
 			if n < lookBytes {
 				if noWait && n > 0 {
-					return ErrWouldBlock // the header straddles a page that is not there
+					noWait = false // the header straddles a page that is not there, or the file ends: find out
+					if _, err := pread(fd, b[:lookBytes], at+lookBytes-1, true); err == ErrWouldBlock {
+						return 0, ErrWouldBlock
+					}
+					continue
 				}
-				return io.ErrUnexpectedEOF
+				return 0, io.ErrUnexpectedEOF
 			}
-			return nil
+			return int(n), nil
 		case unix.EINTR:
 		case unix.EAGAIN:
-			return ErrWouldBlock
+			return 0, ErrWouldBlock
 		case unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL:
 			if !noWait {
-				return errno
+				return 0, errno
 			}
 			noWait = false // a file system without it (or an old kernel): wait
 		default:
-			return errno
+			return 0, errno
 		}
 	}
 }

@@ -39,10 +39,11 @@ type segment struct {
 	endOffset atomic.Int64
 	sealed    atomic.Bool
 
-	file  atomic.Pointer[openFile]     // nil until first use; set under mu
-	log   atomic.Pointer[[]byte]       // the newest mmap of the .log, nil until first use; set under mu
-	mem   atomic.Pointer[segmentIndex] // writable index; nil: see files
-	files atomic.Pointer[indexFiles]   // sealed index; nil until first use
+	file   atomic.Pointer[openFile]     // nil until first use; set under mu
+	log    atomic.Pointer[[]byte]       // the newest mmap of the .log, nil until first use; set under mu
+	mem    atomic.Pointer[segmentIndex] // writable index; nil: see files
+	files  atomic.Pointer[indexFiles]   // sealed index; nil until first use
+	recent atomic.Pointer[recentRing]   // nil until the first append
 	// aborted is the transaction index; nil until first use. The slice is immutable, a longer one replaces it.
 	aborted atomic.Pointer[[]AbortedTxn]
 

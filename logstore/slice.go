@@ -51,8 +51,9 @@ func (s *Slice) Resident() bool {
 	}
 	if s.Mem == nil {
 		var b [lookBytes]byte
-		return pread(s.FD, &b, s.Offset, true) != ErrWouldBlock &&
-			pread(s.FD, &b, max(s.Offset, s.Offset+int64(s.Len)-lookBytes), true) != ErrWouldBlock
+		_, first := pread(s.FD, b[:], s.Offset, true)
+		_, last := pread(s.FD, b[:], max(s.Offset, s.Offset+int64(s.Len)-lookBytes), true)
+		return first != ErrWouldBlock && last != ErrWouldBlock
 	}
 	var state [1024]byte // 4 MiB at a time
 	start, length := s.pages()
