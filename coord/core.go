@@ -105,6 +105,9 @@ func (c *core) seal() {
 		panic(fmt.Sprintf("coord: a plain batch cannot be built: %v", err))
 	}
 	c.sealed = sealed
+	if c.builder.SizeBytes() > limits.CoordBufferKept {
+		c.builder = batch.Builder{}
+	}
 	c.builder.Reset()
 	c.filling++
 }
@@ -182,7 +185,7 @@ func (c *core) flush() error {
 		return nil
 	}
 	endOffset, err := c.log.Append(c.sealed)
-	if cap(c.sealed) > 4*limits.CoordTurnBytes {
+	if cap(c.sealed) > limits.CoordBufferKept {
 		c.sealed = nil // one huge turn is not remembered for ever
 	}
 	c.sealed = c.sealed[:0]

@@ -3,9 +3,11 @@ package group
 import (
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 
 	"kaas/coord"
+	"kaas/internal/limits"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -16,6 +18,8 @@ type Machine struct {
 	config *Config
 	logger *slog.Logger
 	groups map[string]*group
+	// mostGroups since the map was made; a map never gives memory back by itself.
+	mostGroups int
 
 	// openTransactions are the groups in which a producer has offsets pending, by
 	// producer id. A group may be in a list without having them any more (they were
@@ -93,6 +97,7 @@ func (m *Machine) groupOrNew(id string) *group {
 		g.rebalance.Fire = func(t *coord.Turn) { m.rebalanceTimer(t, g) }
 		g.syncExpiry.Fire = func(t *coord.Turn) { m.syncExpired(t, g) }
 		m.groups[id] = g
+		m.mostGroups = max(m.mostGroups, len(m.groups))
 	}
 	return g
 }
@@ -106,6 +111,11 @@ func (m *Machine) dropIfVoid(t *coord.Turn, g *group) {
 	t.Cancel(&g.syncExpiry)
 	g.state = stateDead
 	delete(m.groups, g.id)
+	if m.mostGroups > limits.GroupMapKept && len(m.groups) < m.mostGroups/4 {
+		smaller := make(map[string]*group, len(m.groups))
+		maps.Copy(smaller, m.groups)
+		m.groups, m.mostGroups = smaller, len(smaller)
+	}
 }
 
 // sortedIDs gives an order to walks over all groups, so that equal histories

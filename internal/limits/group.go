@@ -5,6 +5,8 @@ const (
 	// GroupPendingMembers of one group were handed a member id and have not come back with it (KIP-394). Each goes after
 	// its session timeout, so this is what one group costs under a flood of first joins: some 200 bytes each.
 	GroupPendingMembers = 10_000
+	// GroupMapKept: the table of a shard's groups is made smaller when it once held more than this and is three quarters empty.
+	GroupMapKept = 1_024
 	// GroupSweepRecords a turn: tombstones of expired offsets, deleted topics and groups are written in turns of this
 	// size, so that a sweep over a million offsets neither holds the shard nor fills the memory.
 	GroupSweepRecords = 5_000
