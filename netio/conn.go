@@ -79,6 +79,9 @@ type closeReason struct{ err error }
 // errIdle is the reason of a connection that was closed after connections.max.idle.ms.
 var errIdle = errors.New("idle for longer than connections.max.idle.ms")
 
+// errServerClosed is the reason of a connection that was open when the server closed.
+var errServerClosed = errors.New("the server closes")
+
 // errStalled is the reason of a connection whose peer did not take its replies.
 var errStalled = errors.New("the peer takes no bytes, its replies wait for longer than connections.max.idle.ms")
 

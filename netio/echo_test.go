@@ -3,7 +3,9 @@ package netio
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -158,6 +160,69 @@ func TestListenersAreTold(t *testing.T) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	}
+}
+
+// A large reply is on its way and further requests lie unread when the server closes: the reply arrives whole.
+func TestCloseLetsRepliesArrive(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	payload := bytes.Repeat([]byte("0123456789abcdef"), size/16)
+	replied := make(chan struct{}, 1)
+	h := &testHandler{frame: func(c *Conn, frame *bufpool.Buf) error {
+		frame.Release()
+		s := c.Reserve()
+		s.Bytes(reply(payload))
+		s.Done()
+		replied <- struct{}{}
+		return nil
+	}}
+	server, addr := startServer(t, h, func(c *Config) { c.SocketSendBufferBytes = 1 << 20 })
+	c := dial(t, addr)
+	if err := c.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil {
+		t.Fatal(err)
+	}
+	send(t, c, frameOf([]byte("give")))
+	<-replied
+	server.draining.Store(true)
+	send(t, c, bytes.Repeat(frameOf([]byte("unread")), 1000))
+	done := make(chan error, 1)
+	drained := make(chan struct{})
+	go func() {
+		err := server.Drain(context.Background())
+		close(drained)
+		done <- errors.Join(err, server.Close(context.Background()))
+	}()
+	got := make([]byte, 4+size)
+	if _, err := io.ReadFull(c, got[:size/2]); err != nil {
+		t.Fatal(err)
+	}
+	<-drained // the rest lies with the system
+	if n, err := io.ReadFull(c, got[size/2:]); err != nil {
+		t.Fatalf("%v after %d bytes", err, size/2+n)
+	}
+	if !bytes.Equal(got[4:], payload) {
+		t.Error("the reply arrived changed")
+	}
+	c.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCloseInOnOpen(t *testing.T) {
+	t.Parallel()
+	closed := make(chan error, 2)
+	reason := errors.New("not you")
+	h := &testHandler{
+		open:  func(c *Conn) { c.Close(reason) },
+		close: func(_ *Conn, err error) { closed <- err },
+	}
+	server, addr := startServer(t, h, nil)
+	expectClosed(t, dial(t, addr))
+	if err := <-closed; err != reason {
+		t.Errorf("closed with %v", err)
+	}
+	await(t, "its place is free", func() bool { return server.Stats().Connections == 0 })
 }
 
 func TestStopAcceptingDrainClose(t *testing.T) {

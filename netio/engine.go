@@ -221,6 +221,11 @@ func (s *gnetSocket) sendFile(file int, offset int64, count int) (int, error) {
 
 func (s *gnetSocket) awaitWritable() error { return s.conn.server.writable.await(s.conn, s.fd) }
 
+func (s *gnetSocket) unsent() bool {
+	n, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ)
+	return err == nil && n > 0
+}
+
 func (s *gnetSocket) shutdownSend() error { return unix.Shutdown(s.fd, unix.SHUT_WR) }
 
 // setReading changes the events that the loop's epoll waits for. Without EPOLLIN a reset of the peer is still noticed

@@ -426,6 +426,7 @@ func (m *memorySocket) send(vectors [][]byte, _ bool) (n int, err error) {
 func (m *memorySocket) sendFile(int, int64, int) (int, error) { return 0, errors.ErrUnsupported }
 func (m *memorySocket) awaitWritable() error                  { return nil }
 func (m *memorySocket) setReading(bool) error                 { return nil }
+func (m *memorySocket) unsent() bool                          { return false }
 func (m *memorySocket) shutdownSend() error                   { return nil }
 func (m *memorySocket) close() {
 	if !m.conn.isClosed {

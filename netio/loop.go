@@ -28,7 +28,7 @@ type loop struct {
 
 	ready atomic.Pointer[Conn] // stack of scheduled connections
 	woken atomic.Bool          // an eventfd write is on its way, or the loop will look before its event ends
-	tick  atomic.Bool          // the janitor asks to look for idle connections
+	tick  atomic.Bool          // the server asks to look at all connections: for idle ones, or to end them
 
 	wakeFD int // eventfd; open as long as the loop is reachable, so a late Slot.Done never writes to a foreign descriptor
 
@@ -128,6 +128,9 @@ func (l *loop) serve() {
 		l.woken.Store(false)
 		if l.tick.Load() && l.tick.Swap(false) {
 			l.expireIdle()
+			if l.server.ending.Load() {
+				l.endAll()
+			}
 		}
 		list := l.take()
 		if list == nil {
@@ -230,6 +233,22 @@ func (l *loop) expireIdle() {
 	for c := l.first; c != nil; {
 		following := c.following // expire may remove c
 		c.expire(now, maxIdleMs, stallMs)
+		c = following
+	}
+}
+
+// endAll ends every connection: at once, or gently where the system still has bytes to send, which closing would throw
+// away if requests lie unread.
+func (l *loop) endAll() {
+	for c := l.first; c != nil; {
+		following := c.following // shut may remove c
+		switch {
+		case c.isEnding():
+		case c.socket.unsent():
+			c.shutGently(errServerClosed)
+		default:
+			c.shut(errServerClosed)
+		}
 		c = following
 	}
 }

@@ -29,6 +29,7 @@ type Server struct {
 
 	lastID   atomic.Uint64
 	nowMs    atomic.Int64 // coarse clock of the janitor, for idleness only
+	ending   atomic.Bool  // Close was called: connections end
 	draining atomic.Bool  // no further request is read
 
 	malformed    logLimiter
@@ -222,6 +223,7 @@ func (s *Server) Close(ctx context.Context) error {
 			s.StopAccepting()
 			close(s.stopJanitor)
 			<-s.janitorDone
+			s.endConnections()
 			s.closeErr = s.engine.stop()
 			s.writable.stop()
 			close(s.closed)
@@ -232,6 +234,19 @@ func (s *Server) Close(ctx context.Context) error {
 		return s.closeErr
 	case <-ctx.Done():
 		return fmt.Errorf("the event loops have not stopped: %w", ctx.Err())
+	}
+}
+
+// endConnections ends every connection and waits, as long as one may linger, until replies on their way have arrived.
+func (s *Server) endConnections() {
+	s.ending.Store(true)
+	for _, l := range s.loops {
+		l.tick.Store(true)
+		l.wake()
+	}
+	const pause = time.Millisecond
+	for deadline := time.Now().Add(limits.NetLingerMs * time.Millisecond); s.quota.count() > 0 && time.Now().Before(deadline); {
+		time.Sleep(pause)
 	}
 }
 

@@ -24,6 +24,8 @@ type socket interface {
 	awaitWritable() error
 	// setReading pauses or resumes the calls of received.
 	setReading(on bool) error
+	// unsent says whether the system still holds bytes that the peer has not acknowledged.
+	unsent() bool
 	// shutdownSend tells the peer that nothing more comes, behind what was sent.
 	shutdownSend() error
 	// close ends the connection; Conn.closed follows, at once or when the running event returns.
@@ -70,6 +72,13 @@ func (b *ioBuffers) readv(fd int, first, second []byte) (int, error) {
 
 // sendmsg sends the vectors, at most limits.NetIovecs of them; retried when interrupted.
 func (b *ioBuffers) sendmsg(fd int, vectors [][]byte, more bool) (int, error) {
+	flags := unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT
+	if more {
+		flags |= unix.MSG_MORE
+	}
+	if len(vectors) == 1 {
+		return sendto(fd, vectors[0], flags)
+	}
 	count := min(len(vectors), limits.NetIovecs)
 	for i, v := range vectors[:count] {
 		b.vectors[i].Base = unsafe.SliceData(v)
@@ -77,10 +86,6 @@ func (b *ioBuffers) sendmsg(fd int, vectors [][]byte, more bool) (int, error) {
 	}
 	b.message.Iov = &b.vectors[0]
 	b.message.SetIovlen(count)
-	flags := unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT
-	if more {
-		flags |= unix.MSG_MORE
-	}
 	for {
 		n, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.message)), uintptr(flags))
 		if errno == unix.EINTR {
@@ -90,6 +95,20 @@ func (b *ioBuffers) sendmsg(fd int, vectors [][]byte, more bool) (int, error) {
 			b.vectors[i].Base = nil // the loop must not keep a peer's buffers alive
 		}
 		runtime.KeepAlive(vectors)
+		if errno != 0 {
+			return 0, errno
+		}
+		return int(n), nil
+	}
+}
+
+// sendto is sendmsg of one vector, without the arrays that the system would have to copy.
+func sendto(fd int, p []byte, flags int) (int, error) {
+	for {
+		n, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), uintptr(flags), 0, 0)
+		if errno == unix.EINTR {
+			continue
+		}
 		if errno != 0 {
 			return 0, errno
 		}
