@@ -128,9 +128,9 @@ func (b *Broker) offLoopWhenLarge(handle func(*codec.Request)) func(*codec.Reque
 
 func notServed(api *codec.API, header codec.Header) error {
 	if api == nil {
-		return fmt.Errorf("API key %d version %d: %w", header.Key, header.Version, errNotServed)
+		return fmt.Errorf("API key %d version %d: the key is %w", header.Key, header.Version, errNotServed)
 	}
-	return fmt.Errorf("%s version %d: %w: versions %d to %d are", api.Name, header.Version, errNotServed, api.MinHandled(), api.MaxVersion)
+	return fmt.Errorf("%s version %d is %w, %d to %d are", api.Name, header.Version, errNotServed, api.MinHandled(), api.MaxVersion)
 }
 
 func (b *Broker) refused(reason string) {
