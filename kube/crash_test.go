@@ -1,8 +1,11 @@
 package kube
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -137,7 +140,24 @@ func liveUntilKilled(t *testing.T, dir string, id meta.UUID, steps int) (acknowl
 		return acknowledgement{fresh, fresh}, false
 	}
 	defer func() { _ = s.Close() }() // its file system is dead
-	ctx := t.Context()
+	before := fresh
+	for _, step := range scenario(t.Context(), s, id) {
+		after := normalise(step.after, id)
+		if err := step.do(); err != nil {
+			return acknowledgement{before, after}, false
+		}
+		before = after
+	}
+	return acknowledgement{before, before}, true
+}
+
+// storeWrite is one step of the scenario and the state after it.
+type storeWrite struct {
+	do    func() error
+	after string
+}
+
+func scenario(ctx context.Context, s *FileStore, id meta.UUID) []storeWrite {
 	setStatus := func() error {
 		object, err := s.Get(ctx, meta.KindTopic, "orders")
 		if err != nil {
@@ -148,10 +168,7 @@ func liveUntilKilled(t *testing.T, dir string, id meta.UUID, steps int) (acknowl
 		_, err = s.UpdateStatus(ctx, topic)
 		return err
 	}
-	writes := []struct {
-		do    func() error
-		after string
-	}{
+	return []storeWrite{
 		{setStatus, "orders partitions=3 id=ID config=map[cleanup.policy:delete retention.ms:600000];"},
 		{func() error { _, err := s.Create(ctx, meta.NewKafkaTopic("Other_1")); return err }, "kaas-topic-X partitions=- id= config=map[];orders partitions=3 id=ID config=map[cleanup.policy:delete retention.ms:600000];"},
 		{func() error {
@@ -160,15 +177,6 @@ func liveUntilKilled(t *testing.T, dir string, id meta.UUID, steps int) (acknowl
 		}, "kaas-topic-X partitions=- id= config=map[];orders partitions=5 id=ID config=map[cleanup.policy:delete];"},
 		{func() error { return s.Delete(ctx, meta.KindTopic, meta.TopicResourceName("Other_1"), "") }, "orders partitions=5 id=ID config=map[cleanup.policy:delete];"},
 	}
-	before := fresh
-	for _, step := range writes {
-		after := normalise(step.after, id)
-		if err := step.do(); err != nil {
-			return acknowledgement{before, after}, false
-		}
-		before = after
-	}
-	return acknowledgement{before, before}, true
 }
 
 func normalise(state string, id meta.UUID) string {
@@ -224,5 +232,78 @@ func TestDamagedJournal(t *testing.T) {
 		if _, err := again.Create(t.Context(), meta.NewKafkaTopic("b")); err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
+	}
+}
+
+// The power fails before every change of the disk, with several outcomes of what
+// was not yet synced: acknowledged writes are there, the one under way is whole
+// or absent, and ids and the user's text stay.
+func TestPowerFailsAtEveryStep(t *testing.T) {
+	t.Parallel()
+	const seed = 20
+	random := rand.New(rand.NewPCG(seed, seed))
+	t.Logf("seed %d", seed)
+	disk := vfs.NewRecording()
+	const dir = "/data/resources"
+	if err := disk.MkdirAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	byHand := dir + "/hand.yaml"
+	if err := replaceFile(disk, byHand, []byte(handWritten)); err != nil {
+		t.Fatal(err)
+	}
+	for _, synced := range []string{"/", "/data"} {
+		if err := disk.SyncDir(synced); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fresh := "orders partitions=3 id= config=map[cleanup.policy:delete retention.ms:600000];"
+	before, after := fresh, fresh
+	failures := 0
+	check := func(vfs.Op) error {
+		for outcome := range 4 {
+			choose := random.IntN
+			if outcome == 0 {
+				choose = nil
+			}
+			left, err := disk.Clone(choose)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := OpenFileStore(FileStoreOptions{Dir: dir, FS: left, Logger: slog.New(slog.DiscardHandler), NoNotify: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if state := describe(t, s); state != before && state != after {
+				failures++
+				t.Errorf("state is\n%s\nneither what was acknowledged\n%s\nnor what was under way\n%s", state, before, after)
+			}
+			if text, err := readFile(left, byHand, 1<<20); err != nil || !strings.HasPrefix(string(text), "# the orders of the shop\n") {
+				failures++
+				t.Errorf("the user's file is %q, %v", text, err)
+			}
+			if err := errors.Join(s.Close(), left.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+		if failures > 3 {
+			t.FailNow()
+		}
+		return nil
+	}
+	s, err := OpenFileStore(FileStoreOptions{Dir: dir, FS: &vfs.Faulty{FS: disk, Before: check}, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := meta.NewUUID()
+	for _, write := range scenario(t.Context(), s, id) {
+		after = normalise(write.after, id)
+		if err := write.do(); err != nil {
+			t.Fatal(err)
+		}
+		before = after
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

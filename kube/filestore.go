@@ -111,6 +111,9 @@ func OpenFileStore(o FileStoreOptions) (*FileStore, error) {
 	if err := s.fs.MkdirAll(o.Dir); err != nil {
 		return nil, fmt.Errorf("resources directory: %w", err)
 	}
+	if err := s.fs.SyncDir(filepath.Dir(filepath.Clean(o.Dir))); err != nil {
+		return nil, fmt.Errorf("resources directory: %w", err)
+	}
 	var err error
 	if s.journal, err = openJournal(s.fs, o.Dir, o.Logger, now); err != nil {
 		return nil, fmt.Errorf("resources directory %s: %w", o.Dir, err)

@@ -133,6 +133,9 @@ func (j *journal) rewrite() error {
 	if err := j.fs.MkdirAll(filepath.Join(j.dir, journalDir)); err != nil {
 		return err
 	}
+	if err := j.fs.SyncDir(j.dir); err != nil {
+		return err
+	}
 	if err := replaceFile(j.fs, j.path(), content); err != nil {
 		return err
 	}
