@@ -53,9 +53,14 @@ func (d *Timer) Stop() {
 
 func (d *Timer) now() time.Duration { return time.Since(d.start) }
 
-// Add puts the deadline into the heap, wait from now.
+// tick is how far deadlines are put off so that several expire with one wake-up
+// of the goroutine. Kafka's purgatory has the same (SystemTimer.tickMs).
+const tick = time.Millisecond
+
+// Add puts the deadline into the heap: at least wait from now, and less than a
+// tick more.
 func (d *Timer) Add(e *Deadline, wait time.Duration) {
-	e.at = d.now() + wait
+	e.at = (d.now() + wait + tick - 1).Truncate(tick)
 	d.mu.Lock()
 	d.heap = append(d.heap, e)
 	d.up(len(d.heap) - 1)
