@@ -2,6 +2,7 @@ package bufpool
 
 import (
 	"math/bits"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -147,34 +148,42 @@ func put(b *Buf) {
 	}
 }
 
-// trimLoop gives back what was not used during a whole interval, and ends when nothing idle is left.
+// trimLoop gives back what was not used during a whole interval, and ends when nothing idle has been left for a while.
 func trimLoop() {
 	ticker := time.NewTicker(limits.BufIdleMs * time.Millisecond)
 	defer ticker.Stop()
-	for {
+	const quietTicks = limits.BufQuietMs / limits.BufIdleMs
+	var returned int64
+	for quiet := 0; quiet < quietTicks; quiet++ {
 		<-ticker.C
-		if trim() == 0 {
-			trimming.Store(false)
-			return // a buffer put since is found by the next put: it starts another trimmer
+		kept, dropped := trim()
+		if returned += dropped; kept > 0 || dropped > 0 {
+			quiet = 0
 		}
 	}
+	if returned >= limits.BufReturnBytes {
+		debug.FreeOSMemory() // one collection on an idle broker, instead of up to two minutes at the size of the last burst
+	}
+	trimming.Store(false) // a buffer put since the last trim is found by the next put: it starts another trimmer
 }
 
-// trim drops the buffers that no Get has reached since the last trim and returns how many stay.
-func trim() (kept int) {
+// trim drops the buffers that no Get has reached since the last trim. It returns the bytes that stay and that go.
+func trim() (kept, dropped int64) {
 	for i := range classes {
 		c := &classes[i]
+		size := int64(1) << (smallestShift + i)
 		c.mu.Lock()
+		dropped += int64(c.low) * size
 		for drop := c.low; drop > 0; drop-- {
 			b := c.free
 			c.free, b.next = b.next, nil
 			c.count--
 		}
 		c.low = c.count
-		kept += c.count
+		kept += int64(c.count) * size
 		c.mu.Unlock()
 	}
-	return kept
+	return kept, dropped
 }
 
 // Idle returns the bytes that wait for reuse.

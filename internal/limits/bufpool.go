@@ -6,10 +6,17 @@ const (
 	BufLargestBytes  = 1 << 20 // Kafka's max.message.bytes and fetch.max.bytes per partition by default; above: plain make
 )
 
-// BufIdleBytesPerClass bounds what a class keeps for reuse in the hands of nobody. The sum over the 12 classes is the
-// most that idle buffers can hold: 12 × 4 MiB = 48 MiB at the peak, and it returns to the collector when unused for
-// BufIdleMs, so an idle broker keeps nothing.
 const (
-	BufIdleBytesPerClass = 4 << 20
-	BufIdleMs            = 2_000
+	// BufIdleBytesPerClass bounds what a class keeps for reuse in the hands of nobody: 32 frames of the largest class,
+	// what a group commit of many producers gives back at once.
+	BufIdleBytesPerClass = 32 << 20
+	// BufIdleBytes is the sum over the 12 classes (512 B … 1 MiB), reached only when all of them were that busy within
+	// BufIdleMs.
+	BufIdleBytes = 12 * BufIdleBytesPerClass
+	// BufIdleMs without use, then a buffer goes to the collector.
+	BufIdleMs = 2_000
+	// BufQuietMs after the last buffer has gone, what was collected is given back to the system, when it is at least
+	// BufReturnBytes: an idle broker is small again after half a minute, and a pause in the traffic costs nothing.
+	BufQuietMs     = 30_000
+	BufReturnBytes = 16 << 20
 )
