@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -219,7 +220,7 @@ func (p *Partition) commit() {
 
 // sync flushes what commit has taken into p.syncing and releases it.
 func (p *Partition) sync(syncDir bool) (err error) {
-	for i, g := range p.syncing {
+	for i, g := range slices.Backward(p.syncing) { // oldest first
 		if err == nil {
 			err = g.sync()
 		}

@@ -141,7 +141,7 @@ func (s *Store) openDirs() error {
 	s.clusterID = s.options.ClusterID
 	for i, path := range s.options.Dirs {
 		d := &logDir{path: path, stale: map[partitionKey]bool{}}
-		if err := s.fs.MkdirAll(path); err != nil {
+		if err := s.makeLogDir(path); err != nil {
 			return err
 		}
 		lock, err := s.fs.Lock(filepath.Join(path, lockName))
@@ -181,6 +181,17 @@ func (s *Store) openDirs() error {
 		}
 	}
 	return nil
+}
+
+// makeLogDir makes a log directory with a durable name, when it is missing.
+func (s *Store) makeLogDir(path string) error {
+	if _, err := s.fs.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := s.fs.MkdirAll(path); err != nil {
+		return err
+	}
+	return s.fs.SyncDir(filepath.Dir(path))
 }
 
 // newUUIDString never begins with a dash, which command lines would take for an option (Uuid.randomUuid).
