@@ -98,7 +98,11 @@ func (a *Admin) alterIncrementally(r *codec.Request, resource *kmsg.IncrementalA
 	case kmsg.ConfigResourceTypeBroker:
 		var keys []string
 		for i := range resource.Configs {
-			keys = append(keys, resource.Configs[i].Name)
+			// Nothing is ever set dynamically, so removing it is done already;
+			// kafka-reassign-partitions clears its throttles so.
+			if resource.Configs[i].Op != kmsg.IncrementalAlterConfigOpDelete {
+				keys = append(keys, resource.Configs[i].Name)
+			}
 		}
 		return a.alterBroker(r, resource.ResourceName, keys)
 	case kmsg.ConfigResourceTypeBrokerLogger:

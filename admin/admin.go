@@ -69,7 +69,8 @@ func (a *Admin) Close(ctx context.Context) error { return a.pool.Close(ctx) }
 func (a *Admin) APIs() []codec.API {
 	return []codec.API{
 		a.createTopicsAPI(), a.deleteTopicsAPI(), a.deleteRecordsAPI(), a.describeACLsAPI(), a.describeConfigsAPI(),
-		a.alterConfigsAPI(), a.describeLogDirsAPI(), a.createPartitionsAPI(), a.incrementalAlterConfigsAPI(),
+		a.alterConfigsAPI(), a.describeLogDirsAPI(), a.createPartitionsAPI(), a.electLeadersAPI(),
+		a.incrementalAlterConfigsAPI(), a.alterPartitionReassignmentsAPI(), a.listPartitionReassignmentsAPI(),
 	}
 }
 
