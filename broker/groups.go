@@ -160,7 +160,8 @@ func decodeGroupRequest(r *codec.Request, into kmsg.Request) bool {
 // gather collects the parts of a reply that come from several shards, on their
 // goroutines, and calls done once when all are there.
 type gather struct {
-	mu   sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	left int // mu
 	done func()
 }

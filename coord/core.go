@@ -42,9 +42,11 @@ type parkedReply struct {
 type commits struct {
 	wake func() // immutable; makes the owner look
 
-	mu        sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	committed uint64 // mu; the last committed batch
-	err       error  // mu; the first failure
+	// +checklocks:mu
+	err error // mu; the first failure
 }
 
 func (c *commits) done(batchNumber uint64, err error) {

@@ -33,9 +33,11 @@ type Runtime[M Machine] struct {
 	// waiting shard can be stopped.
 	loaders chan struct{}
 
-	mu     sync.RWMutex
+	mu sync.RWMutex
+	// +checklocks:mu
 	shards map[int32]*shard[M] // mu
-	closed bool                // mu
+	// +checklocks:mu
+	closed bool // mu
 }
 
 // NewRuntime returns a runtime without shards.

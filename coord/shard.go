@@ -28,11 +28,15 @@ type mailbox[M Machine] struct {
 	// full has nothing to add: the owner empties it before it looks.
 	wake chan struct{}
 
-	mu       sync.Mutex
-	queue    []Event[M] // mu; requests; empty while not open
-	posted   []Event[M] // mu; messages of the broker; they wait for open
-	open     bool       // mu; a machine is loaded and takes events
-	stopping stopKind   // mu
+	mu sync.Mutex
+	// +checklocks:mu
+	queue []Event[M] // mu; requests; empty while not open
+	// +checklocks:mu
+	posted []Event[M] // mu; messages of the broker; they wait for open
+	// +checklocks:mu
+	open bool // mu; a machine is loaded and takes events
+	// +checklocks:mu
+	stopping stopKind // mu
 }
 
 type stopKind uint8
@@ -63,35 +67,43 @@ func (b *mailbox[M]) ring() {
 func (s *shard[M]) submit(e Event[M]) error {
 	b := s.box
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case b.stopping != running:
-		return ErrNotCoordinator
-	case !b.open:
-		return ErrLoading
-	case len(b.queue) >= limits.CoordQueueEvents:
-		return ErrOverloaded
+	stopping, open := b.stopping != running, b.open
+	accepted := !stopping && open && len(b.queue) < limits.CoordQueueEvents
+	if accepted {
+		b.queue = append(b.queue, e)
+		if len(b.queue) == 1 {
+			b.ring()
+		}
 	}
-	b.queue = append(b.queue, e)
-	if len(b.queue) == 1 {
-		b.ring()
-	}
-	return nil
+	b.mu.Unlock()
+	return refusal(accepted, stopping, !open)
 }
 
 func (s *shard[M]) post(e Event[M]) error {
 	b := s.box
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	stopping := b.stopping != running
+	accepted := !stopping && len(b.posted) < limits.CoordPosted
+	if accepted {
+		b.posted = append(b.posted, e)
+		b.ring()
+	}
+	b.mu.Unlock()
+	return refusal(accepted, stopping, false)
+}
+
+// refusal says why an event was not accepted.
+func refusal(accepted, stopping, loading bool) error {
 	switch {
-	case b.stopping != running:
+	case accepted:
+		return nil
+	case stopping:
 		return ErrNotCoordinator
-	case len(b.posted) >= limits.CoordPosted:
+	case loading:
+		return ErrLoading
+	default:
 		return ErrOverloaded
 	}
-	b.posted = append(b.posted, e)
-	b.ring()
-	return nil
 }
 
 func (s *shard[M]) stop(drain bool) {

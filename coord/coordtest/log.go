@@ -16,15 +16,23 @@ type Log struct {
 	// MaxBytes of a batch. Set before use.
 	MaxBytes int
 
-	mu        sync.Mutex
-	batches   []batch.View // mu
-	endOffset int64        // mu
-	committed int          // mu; batches that are committed
-	held      bool         // mu
-	failure   error        // mu; answer of appends and commits from now on
-	waiters   []waiter     // mu; by rising offset
-	appends   int          // mu
-	bytes     int          // mu
+	mu sync.Mutex
+	// +checklocks:mu
+	batches []batch.View // mu
+	// +checklocks:mu
+	endOffset int64 // mu
+	// +checklocks:mu
+	committed int // mu; batches that are committed
+	// +checklocks:mu
+	held bool // mu
+	// +checklocks:mu
+	failure error // mu; answer of appends and commits from now on
+	// +checklocks:mu
+	waiters []waiter // mu; by rising offset
+	// +checklocks:mu
+	appends int // mu
+	// +checklocks:mu
+	bytes int // mu
 }
 
 type waiter struct {
@@ -131,7 +139,8 @@ func (l *Log) CommitSome(n int) {
 	}
 }
 
-// committedOffset is the end of the last committed batch. Holds mu.
+// committedOffset is the end of the last committed batch.
+// +checklocks:l.mu
 func (l *Log) committedOffset() int64 {
 	if l.committed == 0 {
 		return 0
@@ -156,12 +165,15 @@ func (l *Log) Fail(err error) {
 // Crash returns the log as it is found after a crash: everything committed and the
 // first keep of the batches that were not. The old log answers ErrClosed.
 func (l *Log) Crash(keep int) *Log {
+	crashed := ErrClosed
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := min(l.committed+keep, len(l.batches))
 	after := &Log{MaxBytes: l.MaxBytes, batches: l.batches[:n:n], committed: n}
-	after.endOffset = after.committedOffset()
-	l.failure, l.waiters = ErrClosed, nil
+	if n > 0 {
+		after.endOffset = after.batches[n-1].LastOffset() + 1
+	}
+	l.failure, l.waiters = crashed, nil
 	return after
 }
 
