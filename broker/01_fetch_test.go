@@ -431,7 +431,12 @@ func TestMalformedFetchClosesTheConnection(t *testing.T) {
 
 func TestFetchDoesNotAllocate(t *testing.T) {
 	skipUnderRace(t)
-	b := newDataBroker(t, testTopics{"t": 2, "tail": 2})
+	b := newDataBroker(t, testTopics{"t": 2, "tail": 2, "wide": 40})
+	wide := make(map[int32]int64)
+	for i := range int32(40) {
+		put(t, b, "wide", i, strings.Repeat("w", 1500+3000*int((i+1)%2)))
+		wide[i] = 0
+	}
 	for range 4 {
 		put(t, b, "t", 0, strings.Repeat("x", 3000))
 		put(t, b, "t", 1, "y")
@@ -445,6 +450,7 @@ func TestFetchDoesNotAllocate(t *testing.T) {
 		"v4":       {version: 4, topic: "t", partitions: map[int32]int64{0: 0, 1: 0}},
 		"v17":      {version: 17, topic: "t", partitions: map[int32]int64{0: 0, 1: 0}, epoch: -1, isolation: 1},
 		"one page": {version: 12, topic: "t", partitions: map[int32]int64{0: 0, 1: 0}, epoch: -1, partitionMax: 100},
+		"wide":     {version: 12, topic: "wide", partitions: wide, epoch: -1},
 		"timeout":  {version: 12, topic: "t", partitions: map[int32]int64{0: 4, 1: 4}, epoch: -1, minBytes: 1, maxWait: 1},
 	}
 	for name, spec := range specs {
@@ -496,5 +502,45 @@ func BenchmarkFetch(b *testing.B) {
 				once()
 			}
 		})
+	}
+}
+
+// A session of 1,000 partitions without news, answered at once.
+func BenchmarkIdleSession(b *testing.B) {
+	broker := newDataBroker(b, testTopics{"t": 1000})
+	offsets := make(map[int32]int64)
+	for i := range int32(1000) {
+		offsets[i] = 0
+	}
+	c := testConnection()
+	full := fetchOf(b, broker, fetchSpec{version: 12, topic: "t", partitions: offsets})
+	id := receive[*kmsg.FetchResponse](b, full, send(b, broker, c, full)).SessionID
+	s := broker.data.sessions.use(id)
+	once := repeated(b, broker, fetchOf(b, broker, fetchSpec{version: 12, session: id, epoch: 1}))
+	b.ReportAllocs()
+	for b.Loop() {
+		s.mu.Lock()
+		s.epoch = 1
+		s.mu.Unlock()
+		once()
+	}
+}
+
+// One append wakes 1,000 parked fetches.
+func BenchmarkWake(b *testing.B) {
+	broker := newDataBroker(b, testTopics{"t": 1})
+	c := testConnection()
+	sink := waitingSink{done: make(chan struct{}, 1000)}
+	produce := repeated(b, broker, produceOne(b, broker, 12, 1, "t", 0, testBatch("x")))
+	fetch := newTailFetch(b, broker, c, sink, "t", 0)
+	b.ReportAllocs()
+	for b.Loop() {
+		for range 1000 {
+			fetch()
+		}
+		produce()
+		for range 1000 {
+			<-sink.done
+		}
 	}
 }

@@ -37,11 +37,12 @@ type fetchReply struct {
 	b        []byte
 	flexible bool
 	bytes    int // sent before buf
+	left     int // of the bytes that are not file ranges, by measure
 }
 
 func (o *fetchOperation) newReply(size int) fetchReply {
 	buf := o.request.NewReply(size)
-	return fetchReply{sink: o.request.Sink.(fetchSink), buf: buf, b: buf.B, flexible: o.version >= fetchFlexible}
+	return fetchReply{sink: o.request.Sink.(fetchSink), buf: buf, b: buf.B, flexible: o.version >= fetchFlexible, left: size}
 }
 
 func (r *fetchReply) int16(v int16) { r.b = binary.BigEndian.AppendUint16(r.b, uint16(v)) }
@@ -58,7 +59,7 @@ func (r *fetchReply) noTags() {
 }
 
 // records appends the records, and takes over the slice.
-func (r *fetchReply) records(slice *logstore.Slice, nextBytes int) {
+func (r *fetchReply) records(slice *logstore.Slice) {
 	r.length(slice.Len)
 	if slice.Len == 0 {
 		return
@@ -69,11 +70,12 @@ func (r *fetchReply) records(slice *logstore.Slice, nextBytes int) {
 		*slice = logstore.Slice{}
 		return
 	}
+	r.left -= len(r.b)
 	r.flush()
 	r.bytes += slice.Len
 	r.sink.File(netio.FileRange{FD: slice.FD, Offset: slice.Offset, Len: slice.Len, Mem: slice.Mem, Pin: slice.Pin()})
 	*slice = logstore.Slice{}
-	r.buf = bufpool.Get(nextBytes)
+	r.buf = bufpool.Get(max(r.left, fetchReplyBytes))
 	r.b = r.buf.B[:0]
 }
 
@@ -146,7 +148,7 @@ func (o *fetchOperation) encode(sessionID int32, topCode int16) {
 	r.length(topics)
 	redirected := false
 	for i := 0; i < len(o.partitions); {
-		i = o.encodeTopic(&r, i, size, &redirected)
+		i = o.encodeTopic(&r, i, &redirected)
 	}
 	if redirected && o.version >= fetchWithCurrentLeader {
 		r.b = o.broker.appendNodeEndpoints(r.b, o.request.Session)
@@ -186,7 +188,7 @@ func (p *fetchPartition) sameTopic(other *fetchPartition) bool {
 
 // encodeTopic writes the run of one topic that begins at from or later, and
 // answers where the next one begins.
-func (o *fetchOperation) encodeTopic(r *fetchReply, from, size int, redirected *bool) (next int) {
+func (o *fetchOperation) encodeTopic(r *fetchReply, from int, redirected *bool) (next int) {
 	for from < len(o.partitions) && o.partitions[from].omitted {
 		from++
 	}
@@ -213,7 +215,7 @@ func (o *fetchOperation) encodeTopic(r *fetchReply, from, size int, redirected *
 	r.length(count)
 	for i := from; i < next; i++ {
 		if p := &o.partitions[i]; !p.omitted {
-			o.encodePartition(r, p, min(size, fetchReplyBytes+(len(o.partitions)-i)*fetchReplyPartitionBytes))
+			o.encodePartition(r, p)
 			*redirected = *redirected || p.redirects()
 		}
 	}
@@ -221,7 +223,7 @@ func (o *fetchOperation) encodeTopic(r *fetchReply, from, size int, redirected *
 	return next
 }
 
-func (o *fetchOperation) encodePartition(r *fetchReply, p *fetchPartition, restBytes int) {
+func (o *fetchOperation) encodePartition(r *fetchReply, p *fetchPartition) {
 	r.int32(p.index)
 	r.int16(p.code)
 	r.int64(p.highWatermark)
@@ -233,7 +235,7 @@ func (o *fetchOperation) encodePartition(r *fetchReply, p *fetchPartition, restB
 	if o.version >= fetchWithPreferred {
 		r.int32(-1)
 	}
-	r.records(&p.slice, restBytes)
+	r.records(&p.slice)
 	if !r.flexible {
 		return
 	}
