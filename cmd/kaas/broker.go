@@ -53,11 +53,12 @@ in flight, commits and exits with 0. A second signal exits at once.`,
 				return err
 			}
 			cfg.Dev = dev
-			logger := obs.NewLogger(os.Stderr, isTerminal(os.Stderr), slog.LevelInfo)
+			level := new(slog.LevelVar) // INFO; kafka-configs --entity-type broker-loggers changes it
+			logger := obs.NewLogger(os.Stderr, isTerminal(os.Stderr), level)
 			for _, w := range warnings {
 				logger.Warn(w.Message)
 			}
-			return serve(cfg, logger, started)
+			return serve(cfg, logger, level, started)
 		},
 	}
 	cmd.Flags().StringArrayVar(&overrides, "override", nil, "a `key=value` that wins over file and environment; may be repeated")
@@ -71,7 +72,7 @@ func isTerminal(f *os.File) bool {
 }
 
 // serve runs a broker until a signal ends it.
-func serve(cfg *config.Broker, logger *slog.Logger, started time.Time) error {
+func serve(cfg *config.Broker, logger *slog.Logger, level *slog.LevelVar, started time.Time) error {
 	signals := make(chan os.Signal, 2) // two: the second one must not be lost while the first is handled
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -85,7 +86,7 @@ func serve(cfg *config.Broker, logger *slog.Logger, started time.Time) error {
 		os.Exit(128 + int(s.(syscall.Signal)))
 	}()
 
-	s, err := start(ctx, cfg, logger)
+	s, err := start(ctx, cfg, logger, level)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // asked to stop before it was ready; what was opened is closed again

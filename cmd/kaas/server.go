@@ -29,6 +29,7 @@ import (
 type server struct {
 	config   *config.Broker
 	logger   *slog.Logger
+	level    *slog.LevelVar // of logger
 	health   *obs.Health
 	registry *obs.Registry
 
@@ -58,8 +59,8 @@ func (s *server) onStop(what string, f func(context.Context) error) {
 
 // start brings the rooms up from the bottom. When one of them fails, those that
 // are up are closed again.
-func start(ctx context.Context, cfg *config.Broker, logger *slog.Logger) (*server, error) {
-	s := &server{config: cfg, logger: logger, health: &obs.Health{}, registry: obs.NewRegistry(), images: &meta.Images{}}
+func start(ctx context.Context, cfg *config.Broker, logger *slog.Logger, level *slog.LevelVar) (*server, error) {
+	s := &server{config: cfg, logger: logger, level: level, health: &obs.Health{}, registry: obs.NewRegistry(), images: &meta.Images{}}
 	s.health.NotReady("start", "the broker is starting")
 	for _, step := range []func(context.Context) error{
 		s.startHTTP, s.startStore, s.startResources, s.startBroker, s.startNetwork,
@@ -173,7 +174,7 @@ func (s *server) existingTopicID(topic string) (meta.UUID, bool) {
 // registry: the pool of the one runs requests of both.
 func (s *server) startBroker(ctx context.Context) (err error) {
 	s.admin = admin.New(admin.Options{
-		Resources: s.resources, Images: s.images, Config: s.config, Logs: s.store, Logger: s.logger, DropTopic: s.dropTopic(),
+		Resources: s.resources, Images: s.images, Config: s.config, Logs: s.store, Logger: s.logger, LogLevel: s.level, DropTopic: s.dropTopic(),
 	})
 	s.registry.Gauge("kaas_admin_requests", func() float64 { return float64(s.admin.Pool().Waiting()) })
 	metrics := newRequestMetrics(s.registry)
