@@ -2,6 +2,7 @@ package netio
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -405,4 +406,38 @@ func drainFrom(b *testing.B, addr string, size int) {
 	}
 	used := processCPU(b) - begun - (threadCPU(b) - begunThread)
 	b.ReportMetric(used.Seconds()/(2*float64(size)*float64(b.N)/1e9), "cpu-s/GB")
+}
+
+// BenchmarkConnect opens a connection, asks once and closes, as tools and probes do.
+func BenchmarkConnect(b *testing.B) {
+	_, addr := startServer(b, &testHandler{frame: echo}, nil)
+	request, answer := frameOf(make([]byte, 64)), make([]byte, 68)
+	begun := processCPU(b)
+	for b.Loop() {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := c.Write(request); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, answer); err != nil {
+			b.Fatal(err)
+		}
+		c.Close()
+	}
+	b.ReportMetric(float64((processCPU(b)-begun).Microseconds())/float64(b.N), "cpu-us/op")
+}
+
+// BenchmarkEchoAmongIdle is BenchmarkEcho's netio while so many other connections are open and silent.
+func BenchmarkEchoAmongIdle(b *testing.B) {
+	for _, idle := range []int{0, 1000, 5000} {
+		b.Run(fmt.Sprint(idle), func(b *testing.B) {
+			_, addr := startServer(b, &testHandler{frame: echo}, nil)
+			for range idle {
+				dial(b, addr)
+			}
+			benchmarkClients(b, addr)
+		})
+	}
 }

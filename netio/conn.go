@@ -106,14 +106,24 @@ func (c *Conn) Close(reason error) {
 }
 
 // Mute stops reading from the connection for so long (KIP-219: the broker throttles by not reading). Replies go on
-// leaving. A later call replaces an earlier one; 0 unmutes. Any goroutine.
+// leaving. Of several reasons to mute the longest counts; 0 unmutes. Any goroutine.
 func (c *Conn) Mute(d time.Duration) {
-	until := int64(0)
-	if d > 0 {
-		until = time.Now().Add(d).UnixNano()
+	if d <= 0 {
+		c.mutedUntil.Store(0)
+		c.schedule()
+		return
 	}
-	c.mutedUntil.Store(until)
-	c.schedule()
+	until := time.Now().Add(d).UnixNano()
+	for {
+		earlier := c.mutedUntil.Load()
+		if earlier >= until {
+			return
+		}
+		if c.mutedUntil.CompareAndSwap(earlier, until) {
+			c.schedule()
+			return
+		}
+	}
 }
 
 // Reserve takes the place of the next reply. Owner only, in the order of the requests: in OnFrame.

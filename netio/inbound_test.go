@@ -285,6 +285,7 @@ func TestMute(t *testing.T) {
 		conn.Store(c)
 		if string(frame.B) == "throttle me" {
 			c.Mute(throttle)
+			c.Mute(time.Millisecond) // another reason, which is shorter
 		}
 		return echo(c, frame)
 	}}
