@@ -43,7 +43,7 @@ func offsetRecord(group, topic string, partition int32, o *offset) coord.Record 
 	if o.expireMs != noExpiry {
 		value.Version = offsetCommitValueWithExpiry
 	}
-	return coord.Record{Key: offsetKey(group, topic, partition), Value: value.AppendTo(nil)}
+	return coord.Record{Key: offsetKey(group, topic, partition), Value: value.AppendTo(make([]byte, 0, 64+len(o.metadata)))}
 }
 
 func offsetTombstone(group, topic string, partition int32) coord.Record {
