@@ -508,6 +508,12 @@ func (r *recovery) publish(start int64) error {
 	total := int64(0)
 	for _, g := range r.segments {
 		total += g.sizeBytes.Load()
+		// Nobody else has the segment yet. It is opened again at first use: an idle partition holds no descriptor.
+		if f := g.file.Swap(nil); f != nil {
+			if err := f.Close(); err != nil {
+				return err
+			}
+		}
 	}
 	p.totalBytes.Store(total)
 	p.setSegments(r.segments)

@@ -90,6 +90,7 @@ func (h *harness) kill() {
 		p.close()
 	}
 	s.janitor.releaseDue(true)
+	s.janitor.bury()
 	if err := s.unlock(); err != nil {
 		h.t.Error(err)
 	}
