@@ -1,0 +1,252 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"kaas/internal/vfs"
+)
+
+// syncCounter counts fdatasync calls on .log files.
+func syncCounter() (*vfs.Faulty, *atomic.Int64, chan struct{}) {
+	var n atomic.Int64
+	seen := make(chan struct{}, 100)
+	return &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
+		if op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, logSuffix) {
+			n.Add(1)
+			select {
+			case seen <- struct{}{}:
+			default:
+			}
+		}
+		return nil
+	}}, &n, seen
+}
+
+// TestRelaxedFlush: with flush.messages above 1 the high watermark moves with the append, and syncs come by count or time.
+func TestRelaxedFlush(t *testing.T) {
+	t.Parallel()
+	fsys, syncs, seen := syncCounter()
+	listener := &recordingListener{}
+	h := start(t, func(o *Options) { o.Dirs, o.FS, o.Listener = []string{"/data"}, fsys, listener })
+	p := h.partition("a", func(c *Config) { c.FlushMessages = 10 })
+	for i := range 9 {
+		if _, err := p.Append(records(fmt.Sprint(i)), AppendOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if p.HighWatermark() != int64(i+1) || listener.advanced.Load() != int64(i+1) {
+			t.Fatalf("after %d appends: high watermark %d, %d calls of the listener", i+1, p.HighWatermark(), listener.advanced.Load())
+		}
+	}
+	await(t, p, 9) // at once, without a sync
+	if n := syncs.Load(); n != 0 {
+		t.Fatalf("%d syncs before flush.messages", n)
+	}
+	if _, err := p.Append(records("9"), AppendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	<-seen
+	h.s.committer.wait()
+	if p.DurableOffset() != 10 {
+		t.Fatalf("durable up to %d", p.DurableOffset())
+	}
+	q := h.partition("b", func(c *Config) { c.FlushMessages, c.FlushMs = 1<<62, 20 })
+	if _, err := q.Append(records("x"), AppendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-seen:
+	case <-time.After(10 * time.Second):
+		t.Fatal("flush.ms is over, and nothing was synced")
+	}
+	h.s.committer.wait()
+	if q.DurableOffset() != 1 {
+		t.Fatalf("durable up to %d", q.DurableOffset())
+	}
+}
+
+// TestOneCommitServesMany: appends that come while a sync runs share the next one.
+func TestOneCommitServesMany(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	first, gate := make(chan struct{}), make(chan struct{})
+	fsys := &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
+		if op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, logSuffix) && n.Add(1) == 1 {
+			close(first)
+			<-gate
+		}
+		return nil
+	}}
+	h := start(t, func(o *Options) { o.Dirs, o.FS = []string{"/data"}, fsys })
+	p := h.partition("a")
+	done := make(chan int64, 200)
+	send := func() {
+		r, err := p.Append(records("x"), AppendOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.WhenCommitted(&Waiter{Offset: r.LastOffset + 1, Done: func(w *Waiter, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			done <- w.Offset
+		}})
+	}
+	send()
+	<-first
+	for range 100 {
+		send()
+	}
+	close(gate)
+	for i := int64(1); i <= 101; i++ {
+		if got := <-done; got != i {
+			t.Fatalf("waiter %d came in place %d", got, i)
+		}
+	}
+	if n.Load() != 2 {
+		t.Fatalf("%d syncs for 101 appends", n.Load())
+	}
+}
+
+// TestWaitersInAnyOrder: a waiter for an earlier offset that comes later is served in the order of offsets.
+func TestWaitersInAnyOrder(t *testing.T) {
+	t.Parallel()
+	p := new(Partition)
+	for _, o := range []int64{5, 3, 9, 3, 1, 7} {
+		p.addWaiter(&Waiter{Offset: o})
+	}
+	var got []int64
+	for _, high := range []int64{0, 4, 8, 100} {
+		for w := p.takeWaiters(high); w != nil; w = w.next {
+			got = append(got, w.Offset)
+		}
+	}
+	if fmt.Sprint(got) != "[1 3 3 5 7 9]" || p.waiters != nil || p.lastWaiter != nil {
+		t.Fatalf("%v", got)
+	}
+}
+
+func TestSeveralDirectories(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(o *Options) { o.Dirs = []string{t.TempDir(), t.TempDir(), t.TempDir()} })
+	count := map[string]int{}
+	for i := range 9 {
+		p := h.partition(fmt.Sprint("t", i))
+		put(t, p, records(fmt.Sprint(i)))
+		count[p.Dir()]++
+	}
+	for _, d := range h.o.Dirs {
+		if count[d] != 3 {
+			t.Fatalf("placement: %v", count)
+		}
+		if _, err := os.Stat(filepath.Join(d, metaName)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster := h.s.ClusterID()
+	h.restart()
+	if h.s.ClusterID() != cluster {
+		t.Fatal("another cluster id")
+	}
+	for i := range 9 {
+		expect(t, h.partition(fmt.Sprint("t", i)), fmt.Sprint(i))
+	}
+}
+
+func TestForeignMeta(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	h.stop()
+	for change, want := range map[string]string{"node": "node.id 0", "cluster": "cluster.id"} {
+		o := h.o
+		if change == "node" {
+			o.BrokerID = 5
+		} else {
+			o.ClusterID = "another"
+		}
+		if s, err := Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v %v", change, s, err)
+		}
+	}
+}
+
+// TestFullDisk: every write fails; reads, deletions and a restart work, and appends work again when there is room.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	var full atomic.Bool
+	fsys := &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
+		if full.Load() && (op.Kind == vfs.OpWrite || op.Kind == vfs.OpMkdir) && op.Len > 0 {
+			return &vfs.ShortWrite{Len: op.Len / 3, Err: unix.ENOSPC}
+		}
+		return nil
+	}}
+	h := start(t, func(o *Options) { o.Dirs, o.FS = []string{"/data"}, fsys })
+	small := func(c *Config) { c.SegmentBytes, c.RetentionBytes, c.FileDeleteDelayMs = 200, 300, 0 }
+	p, gone := h.partition("a", small), h.partition("gone")
+	var want []string
+	for i := range 9 {
+		put(t, p, records(fmt.Sprint(i)))
+	}
+	put(t, gone, records("x"))
+	full.Store(true)
+	for range 3 {
+		if _, err := p.Append(records("no"), AppendOptions{}); !errors.Is(err, ErrStorage) || !errors.Is(err, unix.ENOSPC) {
+			t.Fatalf("append: %v", err)
+		}
+	}
+	if got := values(t, p, 0, ReadUncommitted); len(got) != 9 {
+		t.Fatalf("read: %v", got)
+	}
+	if err := h.s.Delete("gone", 0); err != nil {
+		t.Fatalf("deletion: %v", err)
+	}
+	h.s.applyRetention()
+	if p.SizeBytes() > 400 {
+		t.Fatalf("retention left %d bytes", p.SizeBytes())
+	}
+	from := p.LogStartOffset()
+	h.crash()
+	p = h.partition("a", small)
+	if p.LogStartOffset() != from || p.LogEndOffset() != 9 {
+		t.Fatalf("after a restart on a full disk: log from %d to %d", p.LogStartOffset(), p.LogEndOffset())
+	}
+	full.Store(false)
+	put(t, p, records("9"))
+	for i := p.LogStartOffset(); i < 10; i++ {
+		want = append(want, fmt.Sprint(i))
+	}
+	expect(t, p, want...)
+}
+
+// TestFailedRecoveryTakesOnePartitionDown: the neighbour is served, and Ensure says what is wrong.
+func TestFailedRecoveryTakesOnePartitionDown(t *testing.T) {
+	t.Parallel()
+	var failing atomic.Bool
+	fsys := &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
+		if failing.Load() && op.Kind == vfs.OpOpen && strings.Contains(op.Name, "/bad-0/") && strings.HasSuffix(op.Name, logSuffix) {
+			return unix.EIO
+		}
+		return nil
+	}}
+	h := start(t, func(o *Options) { o.Dirs, o.FS = []string{"/data"}, fsys })
+	put(t, h.partition("bad"), records("x"))
+	put(t, h.partition("good"), records("y"))
+	h.kill()
+	failing.Store(true)
+	h.open()
+	expect(t, h.partition("good"), "y")
+	if _, err := h.s.Ensure("bad", topicID, 0, DefaultConfig()); !errors.Is(err, ErrStorage) || !errors.Is(err, unix.EIO) {
+		t.Fatalf("%v", err)
+	}
+	failing.Store(false)
+	h.crash()
+	expect(t, h.partition("bad"), "x")
+}
