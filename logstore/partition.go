@@ -131,8 +131,9 @@ func (p *Partition) LogStartOffset() int64 { return p.logStart.Load() }
 // HighWatermark is the end of what the flush policy holds for.
 func (p *Partition) HighWatermark() int64 { return p.high.offset.Load() }
 
-// LastStableOffset is the first offset of the oldest open transaction, or the high watermark.
-func (p *Partition) LastStableOffset() int64 { return p.stable.offset.Load() }
+// LastStableOffset is the first offset of the oldest open transaction, or the high watermark. It is not below the log start,
+// also when DeleteRecords took the beginning of an open transaction.
+func (p *Partition) LastStableOffset() int64 { return max(p.stable.offset.Load(), p.logStart.Load()) }
 
 // LogEndOffset is the offset that the next record gets.
 func (p *Partition) LogEndOffset() int64 { return p.end.offset.Load() }
