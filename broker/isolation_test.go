@@ -187,3 +187,31 @@ func TestLeaderEpochsInOffsetLookups(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// A log that was closed under a request is NOT_LEADER_OR_FOLLOWER, with who leads
+// and where (KIP-951), in every version that has the fields.
+func TestClosedLogNamesTheLeader(t *testing.T) {
+	t.Parallel()
+	b := newDataBroker(t, testTopics{"t": 1})
+	put(t, b, "t", 0, "x")
+	if err := b.Store.Delete("t", 0); err != nil {
+		t.Fatal(err)
+	}
+	for version := int16(3); version <= 13; version++ {
+		request := produceOne(t, b, version, -1, "t", 0, testBatch("a"))
+		got := receive[*kmsg.ProduceResponse](t, request, send(t, b, testConnection(), request))
+		p := got.Topics[0].Partitions[0]
+		named := version >= produceWithLeader
+		if p.ErrorCode != kerr.NotLeaderForPartition.Code || (p.CurrentLeader.LeaderID == 1) != named || (len(got.Brokers) == 1) != named {
+			t.Fatalf("produce v%d: %+v, brokers %+v", version, p, got.Brokers)
+		}
+	}
+	for version := int16(4); version <= 18; version++ {
+		got := fetchNow(t, b, fetchSpec{version: version, topic: "t", partitions: map[int32]int64{0: 0}, epoch: -1, minBytes: 1, maxWait: 600_000})
+		p := got.Topics[0].Partitions[0]
+		named := version >= fetchWithCurrentLeader
+		if p.ErrorCode != kerr.NotLeaderForPartition.Code || (p.CurrentLeader.LeaderID == 1) != named || (len(got.Brokers) == 1) != named {
+			t.Fatalf("fetch v%d: %+v, brokers %+v", version, p, got.Brokers)
+		}
+	}
+}
