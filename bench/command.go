@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -54,7 +55,55 @@ Measure alone: other work on the machine is in every figure.`,
 	flags.Int64Var(&megabytes, "megabytes", 1000, "moved in each measured run")
 	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of A B B A")
 	flags.IntVar(&o.Starts, "starts", 15, "measured starts of the broker")
-	command.AddCommand(rawCommand())
+	command.AddCommand(loadCommand(), rawCommand())
+	return command
+}
+
+// loadCommand drives a broker that runs already, of whatever make.
+func loadCommand() *cobra.Command {
+	l := costOfAByte(-1)
+	var bootstrap, flushMessages string
+	var megabytes int64
+	command := &cobra.Command{
+		Use:   "load",
+		Short: "Produce to a running broker and follow at the tail",
+		Example: `  # 1 KB records in 64 KB batches, acks=all
+  kaas bench load --bootstrap 127.0.0.1:9092
+
+  # As many small requests as it takes
+  kaas bench load --batch-bytes 200 --value-bytes 100 --megabytes 20`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			l.Topic = fmt.Sprintf("bench-%d", time.Now().UnixNano())
+			d := newDriver(l, bootstrap)
+			var configs [][2]string
+			if flushMessages != "" {
+				configs = append(configs, [2]string{"flush.messages", flushMessages})
+			}
+			if err := d.createTopic(configs); err != nil {
+				return err
+			}
+			moved, err := d.run(megabytes * 1_000_000)
+			if err != nil {
+				return err
+			}
+			seconds := moved.Took.Seconds()
+			fmt.Fprintf(command.OutOrStdout(), "topic %s: %d bytes in and out in %.3f s, %.0f MB/s, %.0f produce requests/s, %.0f KiB a fetch\n",
+				l.Topic, moved.Bytes, seconds, float64(moved.Bytes)/1e6/seconds, float64(moved.Produces)/seconds, float64(moved.Bytes)/1024/float64(moved.Fetches))
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&bootstrap, "bootstrap", "127.0.0.1:9092", "the broker")
+	flags.Int64Var(&megabytes, "megabytes", 1000, "produced in all")
+	flags.IntVar(&l.Partitions, "partitions", l.Partitions, "of the new topic")
+	flags.IntVar(&l.Producers, "producers", l.Producers, "connections that produce; partitions are dealt out to them")
+	flags.IntVar(&l.Consumers, "consumers", l.Consumers, "connections that fetch; partitions are dealt out to them")
+	flags.IntVar(&l.InFlight, "in-flight", l.InFlight, "requests of one connection without an answer")
+	flags.Int16Var(&l.Acks, "acks", l.Acks, "1 or -1 (all)")
+	flags.IntVar(&l.BatchBytes, "batch-bytes", l.BatchBytes, "largest batch")
+	flags.IntVar(&l.ValueBytes, "value-bytes", l.ValueBytes, "of one record")
+	flags.StringVar(&flushMessages, "flush-messages", "", "the topic's flush.messages; empty: the broker's default")
 	return command
 }
 

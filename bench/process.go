@@ -53,6 +53,7 @@ func startProcess(name string, arguments ...string) (*process, error) {
 	p := &process{command: exec.Command(name, arguments...), output: &lockedBuffer{}, exited: make(chan struct{})}
 	p.command.Stdout, p.command.Stderr = p.output, p.output
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.command.WaitDelay = 5 * time.Second // a grandchild may keep the pipes open
 	p.started = time.Now()
 	if err := p.command.Start(); err != nil {
 		return nil, err

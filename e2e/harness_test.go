@@ -89,6 +89,7 @@ func (b *broker) start() {
 		b.stderr = &tail{}
 	}
 	b.command.Stdout, b.command.Stderr = b.stderr, b.stderr
+	b.command.WaitDelay = 5 * time.Second // a grandchild may keep the pipes open
 	b.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	must(b.t, b.command.Start())
 	exited, command := make(chan struct{}), b.command
