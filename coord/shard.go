@@ -136,9 +136,14 @@ func (s *shard[M]) own() {
 	for s.stopState() == running {
 		core, machine, err := s.load()
 		if err == nil {
-			waitMs = limits.CoordReloadFirstMs
+			loadedMs := s.runtime.nowMs()
 			err = s.run(core, machine)
 			s.close(core, err)
+			if s.runtime.nowMs()-loadedMs > limits.CoordReloadMaxMs {
+				// It has worked for a while. A log that can be read and not written fails at
+				// once again, and must not be read ten times a second.
+				waitMs = limits.CoordReloadFirstMs
+			}
 		}
 		if errors.Is(err, ErrNotCoordinator) || s.ctx.Err() != nil {
 			return
