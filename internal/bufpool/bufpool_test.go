@@ -99,17 +99,17 @@ func TestSteadyStateAndIdle(t *testing.T) {
 		}
 	}
 	var held []*Buf
-	for range 80 {
+	for range 40 {
 		held = append(held, Get(1<<20))
 	}
 	for _, b := range held {
 		b.Release()
 	}
 	if idle := Idle(); idle > 2*limits.BufIdleBytesPerClass {
-		t.Errorf("%d idle bytes after 80 MiB were released: more than the class may keep", idle)
+		t.Errorf("%d idle bytes after 40 MiB were released: more than the class may keep", idle)
 	}
 	trim()
-	if kept, dropped := trim(); kept != 0 || dropped == 0 || Idle() != 0 {
+	if kept, _ := trim(); kept != 0 || Idle() != 0 { // the trimmer may have been here, too
 		t.Errorf("%d bytes are idle after two trims without use", Idle())
 	}
 }
