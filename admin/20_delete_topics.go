@@ -82,6 +82,8 @@ func (a *Admin) deleteTopics(r *codec.Request) {
 			id, err := a.deleteTopic(deletion.name)
 			if problem = a.asFailure(err); problem == nil {
 				gone[id] = deletion.name
+			} else if problem.code == kerr.UnknownServerError {
+				problem.code = kerr.InvalidRequest // the store's trouble, with its message
 			}
 		}
 		if problem != nil {

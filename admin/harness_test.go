@@ -289,3 +289,44 @@ func (s *hangingStore) Create(ctx context.Context, object meta.Object) (meta.Obj
 	}
 	return s.ResourceStore.Create(ctx, object)
 }
+
+// awayStore refuses writes while told to.
+type awayStore struct {
+	meta.ResourceStore
+	isAway, forbidden atomic.Bool
+	conflicts         atomic.Int32
+}
+
+func (s *awayStore) refusal() error {
+	switch {
+	case s.isAway.Load():
+		return fmt.Errorf("the disk is full: %w", meta.ErrUnavailable)
+	case s.forbidden.Load():
+		return meta.ErrForbidden
+	}
+	return nil
+}
+
+func (s *awayStore) Create(ctx context.Context, object meta.Object) (meta.Object, error) {
+	if err := s.refusal(); err != nil {
+		return nil, err
+	}
+	return s.ResourceStore.Create(ctx, object)
+}
+
+func (s *awayStore) Delete(ctx context.Context, kind meta.Kind, name, uid string) error {
+	if err := s.refusal(); err != nil {
+		return err
+	}
+	return s.ResourceStore.Delete(ctx, kind, name, uid)
+}
+
+func (s *awayStore) Patch(ctx context.Context, kind meta.Kind, name string, patch []byte) (meta.Object, error) {
+	if err := s.refusal(); err != nil {
+		return nil, err
+	}
+	if s.conflicts.Add(-1) >= 0 {
+		return nil, meta.ErrConflict
+	}
+	return s.ResourceStore.Patch(ctx, kind, name, patch)
+}

@@ -217,6 +217,58 @@ func TestDeleteTopics(t *testing.T) {
 	}
 }
 
+// A store that is away: each request says so in the code that is its own, and
+// nothing is half-done.
+func TestStoreIsAway(t *testing.T) {
+	t.Parallel()
+	away := &awayStore{}
+	h := newHarness(t, harnessOptions{wrap: func(s meta.ResourceStore) meta.ResourceStore { away.ResourceStore = s; return away }})
+	h.mustCreate("t", 1)
+	away.isAway.Store(true)
+	if got := h.create(7, false, newTopicRequest("u", 1))[0]; got.ErrorCode != -1 || !strings.Contains(text(got.ErrorMessage), "the disk is full") {
+		t.Errorf("%+v", got)
+	}
+	deletion := kmsg.NewPtrDeleteTopicsRequest()
+	deletion.TopicNames = []string{"t"}
+	if got := h.call(deletion, 5).(*kmsg.DeleteTopicsResponse).Topics[0]; got.ErrorCode != 42 || !strings.Contains(text(got.ErrorMessage), "the disk is full") {
+		t.Errorf("%+v", got)
+	}
+	partitions := kmsg.NewPtrCreatePartitionsRequest()
+	partitions.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: "t", Count: 3}}
+	if got := h.call(partitions, 3).(*kmsg.CreatePartitionsResponse).Topics[0]; got.ErrorCode != -1 {
+		t.Errorf("%+v", got)
+	}
+	if code, _ := h.incremental(1, false, kmsg.ConfigResourceTypeTopic, "t", operation{"segment.ms", opSet, "1"}); code != -1 {
+		t.Error(code)
+	}
+	away.isAway.Store(false)
+	away.forbidden.Store(true) // Kubernetes' RBAC says no
+	if got := h.create(7, false, newTopicRequest("u", 1))[0]; got.ErrorCode != 31 {
+		t.Errorf("%+v", got)
+	}
+	away.forbidden.Store(false)
+	h.mustCreate("u", 1)
+	if topic := h.images.Load().Topic("t"); topic == nil || len(topic.Partitions) != 1 || len(topic.Config) != 0 {
+		t.Errorf("%+v", topic)
+	}
+}
+
+// A change by someone else in between is met by trying again.
+func TestConflictsAreRetried(t *testing.T) {
+	t.Parallel()
+	away := &awayStore{}
+	h := newHarness(t, harnessOptions{wrap: func(s meta.ResourceStore) meta.ResourceStore { away.ResourceStore = s; return away }})
+	h.mustCreate("t", 1)
+	away.conflicts.Store(3)
+	if code, message := h.incremental(1, false, kmsg.ConfigResourceTypeTopic, "t", operation{"segment.ms", opSet, "700000"}); code != 0 || h.overrides("t")["segment.ms"] != "700000" {
+		t.Errorf("%d %s", code, message)
+	}
+	away.conflicts.Store(limits.AdminConflictRetries + 1)
+	if code, _ := h.incremental(1, false, kmsg.ConfigResourceTypeTopic, "t", operation{"segment.ms", opSet, "800000"}); code != -1 {
+		t.Error(code)
+	}
+}
+
 func TestDeletionSwitchedOff(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, harnessOptions{overrides: []string{"delete.topic.enable=false"}})
