@@ -36,7 +36,8 @@ var layers = []layer{
 	// Rooms.
 	{dir: "codec", may: []string{"codec/batch", "internal/bufpool"}, modules: []string{"github.com/twmb/franz-go/pkg/kmsg"}, why: "frames to requests and back"},
 	{dir: "netio", may: []string{"internal/bufpool"}, modules: []string{"github.com/panjf2000/gnet/v2", "golang.org/x/sys/unix"}, why: "sockets; the only package that knows gnet. It knows no API key"},
-	{dir: "logstore", may: []string{"codec/batch", "internal/vfs"}, modules: []string{"golang.org/x/sys/unix"}, why: "partitions on disk; it knows no request"},
+	{dir: "logstore/index", may: []string{"codec/batch", "internal/vfs"}, why: "the byte formats of a segment's indexes"},
+	{dir: "logstore", may: []string{"codec/batch", "internal/vfs", "logstore/index"}, modules: []string{"golang.org/x/sys/unix"}, why: "partitions on disk; it knows no request"},
 	{dir: "meta", why: "domain types and ports"},
 	{dir: "meta/config", modules: []string{"github.com/magiconair/properties"}, why: "configuration keys"},
 	{dir: "auth", may: []string{"meta"}, why: "who may do what"},

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"kaas/internal/vfs"
+	"kaas/logstore/index"
 )
 
 // Options configure a Store. Zero values mean the defaults named at each field.
@@ -104,12 +105,7 @@ const (
 )
 
 // AbortedTxn is one entry of the aborted-transaction index.
-type AbortedTxn struct {
-	ProducerID       int64
-	FirstOffset      int64
-	LastOffset       int64
-	LastStableOffset int64
-}
+type AbortedTxn = index.AbortedTxn
 
 // TimestampOffset is the answer of a lookup by time.
 type TimestampOffset struct {

@@ -6,6 +6,7 @@ import (
 
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
+	"kaas/logstore/index"
 )
 
 // appendInfo is what validation found; it is a value, so an append allocates nothing.
@@ -263,7 +264,7 @@ func (p *Partition) writeAborted(g *segment, records []byte) error {
 // appended takes over what stands in the file: indexes, producer state, epochs, marks. It can't fail.
 func (p *Partition) appended(g *segment, records []byte, info *appendInfo, o AppendOptions, c *Config, nowMs int64) {
 	at := g.sizeBytes.Load()
-	index := g.mem.Load() // segmentFor loaded it
+	entries := g.mem.Load() // segmentFor loaded it
 	nextMarker := 0
 	offset := int64(0)
 	for rest := records; len(rest) > 0; {
@@ -276,8 +277,8 @@ func (p *Partition) appended(g *segment, records []byte, info *appendInfo, o App
 			g.maxTimestampMs, g.maxTimestampAt = ts, v.LastOffset()
 		}
 		if g.bytesSinceIndex > int64(c.IndexIntervalBytes) {
-			index.offsets.append(offsetEntry{relative(v.LastOffset(), g.baseOffset), int32(at)})
-			appendTime(index, g.maxTimestampMs, g.maxTimestampAt, g.baseOffset)
+			entries.Offsets.Append(index.OffsetEntry{RelativeOffset: relative(v.LastOffset(), g.baseOffset), Position: int32(at)})
+			index.AppendTime(entries, g.maxTimestampMs, g.maxTimestampAt, g.baseOffset)
 			g.bytesSinceIndex = 0
 		}
 		g.bytesSinceIndex += int64(len(v))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"kaas/internal/vfs"
+	"kaas/logstore/index"
 )
 
 // janitor is the store's background goroutine: it writes out sealed segments, buries dead ones, removes directories,
@@ -210,12 +211,12 @@ func (g *segment) writeSealed() error {
 }
 
 // writeIndexes writes the entries from fromOffsets and fromTimes on and cuts what the files have beyond.
-func (g *segment) writeIndexes(m *segmentIndex, fromOffsets, fromTimes int) error {
-	offsets, times := m.offsets.view(), m.times.view()
-	if err := g.writeIndex(indexSuffix, encodeOffsets(offsets[fromOffsets:]), int64(fromOffsets)*offsetEntryBytes); err != nil {
+func (g *segment) writeIndexes(m *index.Writable, fromOffsets, fromTimes int) error {
+	offsets, times := m.Offsets.View(), m.Times.View()
+	if err := g.writeIndex(indexSuffix, index.EncodeOffsets(offsets[fromOffsets:]), int64(fromOffsets)*index.OffsetEntryBytes); err != nil {
 		return err
 	}
-	return g.writeIndex(timeIndexSuffix, encodeTimes(times[fromTimes:]), int64(fromTimes)*timeEntryBytes)
+	return g.writeIndex(timeIndexSuffix, index.EncodeTimes(times[fromTimes:]), int64(fromTimes)*index.TimeEntryBytes)
 }
 
 func (g *segment) writeIndex(suffix string, b []byte, at int64) error {
@@ -300,7 +301,7 @@ func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
 	}
 	defer g.release()
 	if m != nil {
-		offsets, times := int(m.offsets.n.Load()), int(m.times.n.Load())
+		offsets, times := int(m.Offsets.Len()), int(m.Times.Len())
 		if offsets > fromOffsets || times > fromTimes {
 			if err := g.writeIndexes(m, fromOffsets, fromTimes); err != nil {
 				return 0, false, err
@@ -423,7 +424,7 @@ func (p *Partition) finish(ends *offsetsFile) error {
 		snapshot = p.producers.encode()
 	}
 	if m := g.mem.Load(); m != nil && g.maxTimestampMs > unknownTimestamp {
-		appendTime(m, g.maxTimestampMs, g.maxTimestampAt, g.baseOffset)
+		index.AppendTime(m, g.maxTimestampMs, g.maxTimestampAt, g.baseOffset)
 	}
 	p.mu.Unlock()
 	if p.durable.Load() < end.offset {
@@ -438,7 +439,7 @@ func (p *Partition) finish(ends *offsetsFile) error {
 	if _, _, err := p.prepareCheckpoint(); err != nil {
 		return err
 	}
-	if m := g.mem.Load(); m != nil && (int(m.offsets.n.Load()) > g.writtenOffsets || int(m.times.n.Load()) > g.writtenTimes) {
+	if m := g.mem.Load(); m != nil && (int(m.Offsets.Len()) > g.writtenOffsets || int(m.Times.Len()) > g.writtenTimes) {
 		if err := g.writeIndexes(m, g.writtenOffsets, g.writtenTimes); err != nil {
 			return err
 		}

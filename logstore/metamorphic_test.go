@@ -304,7 +304,7 @@ func (x *metamorph) read() {
 		var want []AbortedTxn
 		for _, t := range x.m.txns {
 			if t.aborted && t.last >= at && t.first < next && t.last < x.p.LogEndOffset() {
-				want = append(want, AbortedTxn{t.producer, t.first, t.last, t.stable})
+				want = append(want, AbortedTxn{ProducerID: t.producer, FirstOffset: t.first, LastOffset: t.last, LastStableOffset: t.stable})
 			}
 		}
 		got := x.p.AbortedTransactions(at, next, nil)

@@ -221,7 +221,7 @@ func (s *producerStates) abortedBy(v batch.View, m marker) (AbortedTxn, bool) {
 			break
 		}
 	}
-	return AbortedTxn{v.ProducerID(), e.txnFirstOffset, v.LastOffset(), stable}, true
+	return AbortedTxn{ProducerID: v.ProducerID(), FirstOffset: e.txnFirstOffset, LastOffset: v.LastOffset(), LastStableOffset: stable}, true
 }
 
 // committed forgets transactions whose marker lies below the high watermark and returns the first one that is left.

@@ -12,6 +12,7 @@ import (
 
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
+	"kaas/logstore/index"
 )
 
 // dirState is what the files of a log directory say about the last stop.
@@ -364,7 +365,7 @@ func (r *recovery) scanSegment(g *segment, next int64) (end int64, reason, err e
 		return 0, nil, err
 	}
 	size := g.sizeBytes.Load()
-	b := indexBuilder{base: g.baseOffset, intervalBytes: int64(r.p.config.Load().IndexIntervalBytes), maxTimestampMs: -1, maxTimestampAt: -1, index: new(segmentIndex)}
+	b := index.Builder{Base: g.baseOffset, IntervalBytes: int64(r.p.config.Load().IndexIntervalBytes), MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
 	at := r.resume(g, &b)
 	// Below the recovery point headers are enough: those bytes were synced, and the point was written after that.
 	sc := scanner{file: f, at: at, size: size, headersOnly: r.point > g.baseOffset}
@@ -397,24 +398,24 @@ func (r *recovery) scanSegment(g *segment, next int64) (end int64, reason, err e
 			sc.at = at
 			break
 		}
-		b.add(v, at)
+		b.Add(v, at)
 		if !r.epochLost {
 			r.p.epochs.assign(v.PartitionLeaderEpoch(), v.BaseOffset())
 		}
 		end = v.LastOffset() + 1
 	}
 	if g.sealed.Load() {
-		b.finish()
+		b.Finish()
 	}
-	g.mem.Store(b.index)
-	g.maxTimestampMs, g.maxTimestampAt, g.bytesSinceIndex = b.maxTimestampMs, b.maxTimestampAt, b.sinceBytes
+	g.mem.Store(b.Index)
+	g.maxTimestampMs, g.maxTimestampAt, g.bytesSinceIndex = b.MaxTimestampMs, b.MaxTimestampAt, b.SinceBytes
 	g.endOffset.Store(end)
 	g.sizeBytes.Store(sc.at)
 	return end, reason, nil
 }
 
 // resume takes over the index entries below the recovery point, when the files hold, and says where to go on.
-func (r *recovery) resume(g *segment, b *indexBuilder) int64 {
+func (r *recovery) resume(g *segment, b *index.Builder) int64 {
 	if r.point <= g.baseOffset || !r.files[g.baseOffset][indexSuffix] || !r.files[g.baseOffset][timeIndexSuffix] {
 		return 0
 	}
@@ -424,21 +425,21 @@ func (r *recovery) resume(g *segment, b *indexBuilder) int64 {
 		return 0
 	}
 	at, last := int64(0), int32(-1)
-	for ; len(offsets) > 0; offsets = offsets[offsetEntryBytes:] {
-		e := offsetEntry{be32(offsets), be32(offsets[4:])}
-		if g.baseOffset+int64(e.relativeOffset) >= r.point {
+	for ; len(offsets) > 0; offsets = offsets[index.OffsetEntryBytes:] {
+		e := index.OffsetEntry{RelativeOffset: be32(offsets), Position: be32(offsets[4:])}
+		if g.baseOffset+int64(e.RelativeOffset) >= r.point {
 			break
 		}
-		b.index.offsets.append(e)
-		at, last = int64(e.position), e.relativeOffset
+		b.Index.Offsets.Append(e)
+		at, last = int64(e.Position), e.RelativeOffset
 	}
-	for ; len(times) > 0; times = times[timeEntryBytes:] {
-		e := timeEntry{be64(times), be32(times[8:])}
-		if e.relativeOffset > last {
+	for ; len(times) > 0; times = times[index.TimeEntryBytes:] {
+		e := index.TimeEntry{TimestampMs: be64(times), RelativeOffset: be32(times[8:])}
+		if e.RelativeOffset > last {
 			break
 		}
-		b.index.times.append(e)
-		b.maxTimestampMs, b.maxTimestampAt = e.timestampMs, g.baseOffset+int64(e.relativeOffset)
+		b.Index.Times.Append(e)
+		b.MaxTimestampMs, b.MaxTimestampAt = e.TimestampMs, g.baseOffset+int64(e.RelativeOffset)
 	}
 	return at
 }

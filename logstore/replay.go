@@ -6,6 +6,7 @@ import (
 
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
+	"kaas/logstore/index"
 )
 
 // replay brings producer state, open transactions and the transaction indexes to the end of the log: from the newest
@@ -133,7 +134,7 @@ func (r *recovery) keptAborted(g *segment, from int64) (aborted, before []Aborte
 func (r *recovery) rewriteAborted(g *segment, aborted []AbortedTxn) error {
 	var b []byte
 	for _, a := range aborted {
-		b = append(b, encodeAborted(a)...)
+		b = append(b, index.EncodeAborted(a)...)
 	}
 	if err := vfs.WriteFileAtomic(r.fs, g.path(txnIndexSuffix), r.p.path, b); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
+	"kaas/logstore/index"
 )
 
 // jitter spreads rolls of partitions that were made together (segment.jitter.ms).
@@ -18,7 +19,7 @@ func jitter(maxMs int64) int64 {
 // segmentFor returns the active segment, after a roll where Kafka rolls (LogSegment.shouldRoll). Caller: mu.
 func (p *Partition) segmentFor(bytes int, info *appendInfo, c *Config, nowMs int64) (*segment, error) {
 	g := p.segments.Load().active()
-	index, err := g.memIndex()
+	writable, err := g.memIndex()
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +33,7 @@ func (p *Partition) segmentFor(bytes int, info *appendInfo, c *Config, nowMs int
 	full := size+int64(bytes) > int64(c.SegmentBytes)
 	if !full {
 		entries := int64(max(16, c.SegmentIndexBytes))
-		full = int64(index.offsets.n.Load()) >= entries/offsetEntryBytes || int64(index.times.n.Load()) >= entries/timeEntryBytes
+		full = int64(writable.Offsets.Len()) >= entries/index.OffsetEntryBytes || int64(writable.Times.Len()) >= entries/index.TimeEntryBytes
 	}
 	if !full {
 		full = p.end.offset.Load()+info.records-1-g.baseOffset > 1<<31-1
@@ -84,16 +85,16 @@ func (p *Partition) roll(nowMs int64) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	index, err := old.memIndex()
+	writable, err := old.memIndex()
 	if err != nil {
 		return nil, err
 	}
 	if err := old.loadMaxTimestamp(); err != nil {
 		return nil, err
 	}
-	appendTime(index, old.maxTimestampMs, old.maxTimestampAt, old.baseOffset)
+	index.AppendTime(writable, old.maxTimestampMs, old.maxTimestampAt, old.baseOffset)
 	g.file.Store(&openFile{f})
-	g.mem.Store(new(segmentIndex))
+	g.mem.Store(new(index.Writable))
 	g.maxTimestampMs, g.createdMs = -1, nowMs
 	old.sealed.Store(true)
 	// A snapshot without producers is written too: it saves the next recovery the way from the start of the log.

@@ -9,6 +9,7 @@ import (
 	"kaas/codec/batch"
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
+	"kaas/logstore/index"
 )
 
 // scanner walks over the batches of a .log file by pread (never by mmap: a file that is cut meanwhile must not be
@@ -44,7 +45,7 @@ func (s *scanner) next() (batch.View, int64, error) {
 	length := int32(binary.BigEndian.Uint32(header[8:]))
 	size := int64(length) + batch.LogOverheadBytes
 	switch {
-	case allZero(header):
+	case index.AllZero(header):
 		return nil, at, fmt.Errorf("%w: zeroes", errTorn)
 	case size < batch.HeaderBytes || size > limits.RecoveryBatchBytes:
 		return nil, at, fmt.Errorf("%w: batch length %d", errTorn, length)

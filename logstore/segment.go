@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"kaas/codec/batch"
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
+	"kaas/logstore/index"
 )
 
 // segment is one .log file with its indexes.
@@ -39,11 +39,11 @@ type segment struct {
 	endOffset atomic.Int64
 	sealed    atomic.Bool
 
-	file   atomic.Pointer[openFile]     // nil until first use; set under mu
-	log    atomic.Pointer[[]byte]       // the newest mmap of the .log, nil until first use; set under mu
-	mem    atomic.Pointer[segmentIndex] // writable index; nil: see files
-	files  atomic.Pointer[indexFiles]   // sealed index; nil until first use
-	recent atomic.Pointer[recentRing]   // nil until the first append
+	file   atomic.Pointer[openFile]       // nil until first use; set under mu
+	log    atomic.Pointer[[]byte]         // the newest mmap of the .log, nil until first use; set under mu
+	mem    atomic.Pointer[index.Writable] // writable index; nil: see files
+	files  atomic.Pointer[index.Files]    // sealed index; nil until first use
+	recent atomic.Pointer[recentRing]     // nil until the first append
 	// aborted is the transaction index; nil until first use. The slice is immutable, a longer one replaces it.
 	aborted atomic.Pointer[[]AbortedTxn]
 
@@ -67,10 +67,6 @@ type segment struct {
 }
 
 type openFile struct{ vfs.File }
-
-type indexFiles struct {
-	offsets, times mappedIndex
-}
 
 const unknownTimestamp = int64(-2)
 
@@ -172,9 +168,9 @@ func (g *segment) bury() error {
 	}
 	g.store.returnMaps(len(maps))
 	if x := g.files.Load(); x != nil {
-		for _, m := range []mappedIndex{x.offsets, x.times} {
-			if m.mapped {
-				errs = append(errs, unix.Munmap(m.b))
+		for _, m := range []index.Mapped{x.Offsets, x.Times} {
+			if m.Mapped {
+				errs = append(errs, unix.Munmap(m.B))
 				g.store.returnMaps(1)
 			}
 		}
@@ -191,7 +187,7 @@ func (g *segment) bury() error {
 }
 
 // memIndex returns the writable index, loading what the files hold. Caller: Partition.mu, or recovery.
-func (g *segment) memIndex() (*segmentIndex, error) {
+func (g *segment) memIndex() (*index.Writable, error) {
 	if m := g.mem.Load(); m != nil {
 		return m, nil
 	}
@@ -201,11 +197,11 @@ func (g *segment) memIndex() (*segmentIndex, error) {
 }
 
 // loadMem: owner mu held.
-func (g *segment) loadMem() (*segmentIndex, error) {
+func (g *segment) loadMem() (*index.Writable, error) {
 	if m := g.mem.Load(); m != nil {
 		return m, nil
 	}
-	m := new(segmentIndex)
+	m := new(index.Writable)
 	offsets, times, err := g.readIndexFiles()
 	if err != nil {
 		g.store.logger.Warn("index rebuilt", "file", g.path(indexSuffix), "reason", err)
@@ -215,11 +211,11 @@ func (g *segment) loadMem() (*segmentIndex, error) {
 		g.mem.Store(m)
 		return m, nil
 	}
-	for at := 0; at < len(offsets); at += offsetEntryBytes {
-		m.offsets.append(offsetEntry{be32(offsets[at:]), be32(offsets[at+4:])})
+	for at := 0; at < len(offsets); at += index.OffsetEntryBytes {
+		m.Offsets.Append(index.OffsetEntry{RelativeOffset: be32(offsets[at:]), Position: be32(offsets[at+4:])})
 	}
-	for at := 0; at < len(times); at += timeEntryBytes {
-		m.times.append(timeEntry{be64(times[at:]), be32(times[at+8:])})
+	for at := 0; at < len(times); at += index.TimeEntryBytes {
+		m.Times.Append(index.TimeEntry{TimestampMs: be64(times[at:]), RelativeOffset: be32(times[at+8:])})
 	}
 	g.mem.Store(m)
 	return m, nil
@@ -227,28 +223,28 @@ func (g *segment) loadMem() (*segmentIndex, error) {
 
 // readIndexFiles reads and checks both files.
 func (g *segment) readIndexFiles() (offsets, times []byte, err error) {
-	if offsets, err = readIndexFile(g.store.fs, g.path(indexSuffix), offsetEntryBytes); err != nil {
+	if offsets, err = index.ReadFile(g.store.fs, g.path(indexSuffix), index.OffsetEntryBytes); err != nil {
 		return nil, nil, err
 	}
-	if times, err = readIndexFile(g.store.fs, g.path(timeIndexSuffix), timeEntryBytes); err != nil {
+	if times, err = index.ReadFile(g.store.fs, g.path(timeIndexSuffix), index.TimeEntryBytes); err != nil {
 		return nil, nil, err
 	}
-	if err = checkOffsets(offsets, g.sizeBytes.Load()); err != nil {
+	if err = index.CheckOffsets(offsets, g.sizeBytes.Load()); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", filepath.Base(g.path(indexSuffix)), err)
 	}
-	if err = checkTimes(times); err != nil {
+	if err = index.CheckTimes(times); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", filepath.Base(g.path(timeIndexSuffix)), err)
 	}
 	return offsets, times, nil
 }
 
 // rebuildIndex scans the segment up to sizeBytes. It may be slow; it happens once, when an index file is missing or wrong.
-func (g *segment) rebuildIndex() (*segmentIndex, error) {
+func (g *segment) rebuildIndex() (*index.Writable, error) {
 	f, err := g.openLocked()
 	if err != nil {
 		return nil, err
 	}
-	b := indexBuilder{base: g.baseOffset, intervalBytes: 4096, maxTimestampMs: -1, maxTimestampAt: -1, index: new(segmentIndex)}
+	b := index.Builder{Base: g.baseOffset, IntervalBytes: 4096, MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
 	sc := scanner{file: f, size: g.sizeBytes.Load(), headersOnly: true}
 	defer sc.close()
 	for {
@@ -259,10 +255,10 @@ func (g *segment) rebuildIndex() (*segmentIndex, error) {
 		if v == nil {
 			break
 		}
-		b.add(v, at)
+		b.Add(v, at)
 	}
-	b.finish()
-	return b.index, nil
+	b.Finish()
+	return b.Index, nil
 }
 
 // openLocked is open with mu held.
@@ -278,45 +274,8 @@ func (g *segment) openLocked() (vfs.File, error) {
 	return f, nil
 }
 
-// indexBuilder makes index entries as LogSegment.append does.
-type indexBuilder struct {
-	base           int64
-	intervalBytes  int64
-	sinceBytes     int64
-	maxTimestampMs int64
-	maxTimestampAt int64
-	index          *segmentIndex
-}
-
-func (b *indexBuilder) add(v batch.View, position int64) {
-	if ts := v.MaxTimestamp(); ts > b.maxTimestampMs {
-		b.maxTimestampMs, b.maxTimestampAt = ts, v.LastOffset()
-	}
-	if b.sinceBytes > b.intervalBytes {
-		b.index.offsets.append(offsetEntry{relative(v.LastOffset(), b.base), int32(position)})
-		b.finish()
-		b.sinceBytes = 0
-	}
-	b.sinceBytes += int64(v.SizeBytes())
-}
-
-// finish adds the time entry of what was seen so far (TimeIndex.maybeAppend).
-func (b *indexBuilder) finish() {
-	appendTime(b.index, b.maxTimestampMs, b.maxTimestampAt, b.base)
-}
-
-func appendTime(index *segmentIndex, timestampMs, at, base int64) {
-	last := int64(-1)
-	if v := index.times.view(); len(v) > 0 {
-		last = v[len(v)-1].timestampMs
-	}
-	if timestampMs > last {
-		index.times.append(timeEntry{timestampMs, relative(at, base)})
-	}
-}
-
 // sealedIndex maps the index files. The caller holds a reference.
-func (g *segment) sealedIndex() (*indexFiles, *segmentIndex, error) {
+func (g *segment) sealedIndex() (*index.Files, *index.Writable, error) {
 	if m := g.mem.Load(); m != nil {
 		return nil, m, nil
 	}
@@ -332,12 +291,12 @@ func (g *segment) sealedIndex() (*indexFiles, *segmentIndex, error) {
 		m, err := g.loadMem()
 		return nil, m, err
 	}
-	x := new(indexFiles)
+	x := new(index.Files)
 	var err error
-	if x.offsets, err = g.mapIndex(indexSuffix, offsetEntryBytes); err == nil {
-		if x.times, err = g.mapIndex(timeIndexSuffix, timeEntryBytes); err == nil {
-			if err = checkOffsets(x.offsets.b, g.sizeBytes.Load()); err == nil {
-				err = checkTimes(x.times.b)
+	if x.Offsets, err = g.mapIndex(indexSuffix, index.OffsetEntryBytes); err == nil {
+		if x.Times, err = g.mapIndex(timeIndexSuffix, index.TimeEntryBytes); err == nil {
+			if err = index.CheckOffsets(x.Offsets.B, g.sizeBytes.Load()); err == nil {
+				err = index.CheckTimes(x.Times.B)
 			}
 		}
 	}
@@ -355,47 +314,47 @@ func (g *segment) sealedIndex() (*indexFiles, *segmentIndex, error) {
 	return x, nil, nil
 }
 
-func (g *segment) unmapIndex(x *indexFiles) {
-	for _, m := range []*mappedIndex{&x.offsets, &x.times} {
-		if m.mapped {
-			if err := unix.Munmap(m.b); err != nil {
+func (g *segment) unmapIndex(x *index.Files) {
+	for _, m := range []*index.Mapped{&x.Offsets, &x.Times} {
+		if m.Mapped {
+			if err := unix.Munmap(m.B); err != nil {
 				panic(fmt.Sprintf("logstore: munmap of an index: %v", err))
 			}
 			g.store.returnMaps(1)
 		}
-		*m = mappedIndex{}
+		*m = index.Mapped{}
 	}
 }
 
 // mapIndex: owner mu held.
-func (g *segment) mapIndex(suffix string, entryBytes int) (mappedIndex, error) {
+func (g *segment) mapIndex(suffix string, entryBytes int) (index.Mapped, error) {
 	f, err := g.store.fs.OpenFile(g.path(suffix), vfs.ReadOnly)
 	if err != nil {
-		return mappedIndex{}, err
+		return index.Mapped{}, err
 	}
 	defer func() { _ = f.Close() }() // only read from; the map outlives the descriptor
 	size, err := f.Size()
 	if err != nil || size == 0 {
-		return mappedIndex{}, err
+		return index.Mapped{}, err
 	}
 	if size%int64(entryBytes) == 0 && g.store.takeMap() {
 		b, err := f.Map(int(size))
 		if err == nil {
-			if !allZero(b[len(b)-entryBytes:]) {
-				return mappedIndex{b, true}, nil
+			if !index.AllZero(b[len(b)-entryBytes:]) {
+				return index.Mapped{B: b, Mapped: true}, nil
 			}
-			err = unix.Munmap(b) // preallocated and never trimmed: readIndexFile cuts it
+			err = unix.Munmap(b) // preallocated and never trimmed: index.ReadFile cuts it
 		}
 		g.store.returnMaps(1)
 		if err != nil {
 			g.store.logger.Warn("mmap failed, reading the index", "file", g.path(suffix), "error", err)
 		}
 	}
-	b, err := readIndexFile(g.store.fs, g.path(suffix), entryBytes)
-	return mappedIndex{b, false}, err
+	b, err := index.ReadFile(g.store.fs, g.path(suffix), entryBytes)
+	return index.Mapped{B: b, Mapped: false}, err
 }
 
-// floorPosition of an offset: where to begin to look for the batch that holds it.
+// index.FloorPosition of an offset: where to begin to look for the batch that holds it.
 func (g *segment) positionBefore(offset int64) (int64, error) {
 	files, mem, err := g.sealedIndex()
 	if err != nil {
@@ -403,9 +362,9 @@ func (g *segment) positionBefore(offset int64) (int64, error) {
 	}
 	rel := relative(min(offset, g.baseOffset+1<<31-1), g.baseOffset)
 	if mem != nil {
-		return int64(floorOffset(mem.offsets.view(), rel)), nil
+		return int64(index.FloorOffset(mem.Offsets.View(), rel)), nil
 	}
-	if e := files.offsets.floor(int64(rel), offsetEntryBytes, 0, 4); e != nil {
+	if e := files.Offsets.Floor(int64(rel), index.OffsetEntryBytes, 0, 4); e != nil {
 		return int64(be32(e[4:])), nil
 	}
 	return 0, nil
@@ -418,9 +377,9 @@ func (g *segment) boundaryBefore(position int64) (int64, error) {
 		return 0, err
 	}
 	if mem != nil {
-		return int64(floorPosition(mem.offsets.view(), int32(position))), nil
+		return int64(index.FloorPosition(mem.Offsets.View(), int32(position))), nil
 	}
-	if e := files.offsets.floor(position, offsetEntryBytes, 4, 4); e != nil {
+	if e := files.Offsets.Floor(position, index.OffsetEntryBytes, 4, 4); e != nil {
 		return int64(be32(e[4:])), nil
 	}
 	return 0, nil
@@ -433,9 +392,9 @@ func (g *segment) offsetBeforeTime(timestampMs int64) (int64, error) {
 		return 0, err
 	}
 	if mem != nil {
-		return g.baseOffset + int64(floorTime(mem.times.view(), timestampMs)), nil
+		return g.baseOffset + int64(index.FloorTime(mem.Times.View(), timestampMs)), nil
 	}
-	if e := files.times.floor(timestampMs, timeEntryBytes, 0, 8); e != nil {
+	if e := files.Times.Floor(timestampMs, index.TimeEntryBytes, 0, 8); e != nil {
 		return g.baseOffset + int64(be32(e[8:])), nil
 	}
 	return g.baseOffset, nil
@@ -456,11 +415,11 @@ func (g *segment) loadMaxTimestamp() error {
 	}
 	g.maxTimestampMs, g.maxTimestampAt = -1, -1
 	if mem != nil {
-		if v := mem.times.view(); len(v) > 0 {
-			g.maxTimestampMs, g.maxTimestampAt = v[len(v)-1].timestampMs, g.baseOffset+int64(v[len(v)-1].relativeOffset)
+		if v := mem.Times.View(); len(v) > 0 {
+			g.maxTimestampMs, g.maxTimestampAt = v[len(v)-1].TimestampMs, g.baseOffset+int64(v[len(v)-1].RelativeOffset)
 		}
-	} else if b := files.times.b; len(b) > 0 {
-		b = b[len(b)-timeEntryBytes:]
+	} else if b := files.Times.B; len(b) > 0 {
+		b = b[len(b)-index.TimeEntryBytes:]
 		g.maxTimestampMs, g.maxTimestampAt = be64(b), g.baseOffset+int64(be32(b[8:]))
 	}
 	return nil

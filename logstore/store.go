@@ -15,6 +15,7 @@ import (
 
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
+	"kaas/logstore/index"
 )
 
 // Counters are things that should be rare; a test asserts zero after plain traffic where that is promised.
@@ -365,7 +366,7 @@ func (s *Store) create(key partitionKey, topicID [16]byte, c Config) (*Partition
 	p.SetConfig(c)
 	g := newSegment(s, p.path, 0)
 	g.maxTimestampMs, g.createdMs = -1, s.nowMs()
-	g.mem.Store(new(segmentIndex))
+	g.mem.Store(new(index.Writable))
 	err := s.fs.Mkdir(p.path)
 	if err == nil {
 		var f vfs.File

@@ -110,7 +110,7 @@ func TestTransactionsOverManySegments(t *testing.T) {
 		}
 		last := endTxn(t, p, id, 0, i%2 == 0)
 		if i%2 != 0 {
-			want = append(want, AbortedTxn{id, first, last, last + 1})
+			want = append(want, AbortedTxn{ProducerID: id, FirstOffset: first, LastOffset: last, LastStableOffset: last + 1})
 		}
 		switch i {
 		case 7:

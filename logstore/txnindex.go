@@ -6,38 +6,8 @@ import (
 	"io/fs"
 
 	"kaas/internal/vfs"
+	"kaas/logstore/index"
 )
-
-// Entries of .txnindex, big-endian, in the order of their last offsets (AbortedTxn.java; docs/format/txnindex.md):
-//
-//	version int16 = 0, producerId int64, firstOffset int64, lastOffset int64, lastStableOffset int64
-const abortedEntryBytes = 34
-
-func encodeAborted(a AbortedTxn) []byte {
-	b := make([]byte, abortedEntryBytes)
-	put64(b[2:], a.ProducerID)
-	put64(b[10:], a.FirstOffset)
-	put64(b[18:], a.LastOffset)
-	put64(b[26:], a.LastStableOffset)
-	return b
-}
-
-func decodeAborted(b []byte, base int64) ([]AbortedTxn, error) {
-	if len(b)%abortedEntryBytes != 0 {
-		return nil, fmt.Errorf("transaction index of %d bytes", len(b))
-	}
-	out := make([]AbortedTxn, 0, len(b)/abortedEntryBytes)
-	last := base - 1
-	for ; len(b) > 0; b = b[abortedEntryBytes:] {
-		a := AbortedTxn{be64(b[2:]), be64(b[10:]), be64(b[18:]), be64(b[26:])}
-		if be16(b) != 0 || a.LastOffset <= last || a.FirstOffset > a.LastOffset {
-			return nil, fmt.Errorf("transaction index entry %+v, version %d, after offset %d", a, be16(b), last)
-		}
-		last = a.LastOffset
-		out = append(out, a)
-	}
-	return out, nil
-}
 
 // abortedTxns returns the aborted transactions whose markers stand in the segment. The caller holds a reference.
 func (g *segment) abortedTxns() ([]AbortedTxn, error) {
@@ -53,7 +23,7 @@ func (g *segment) abortedTxns() ([]AbortedTxn, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	a, err := decodeAborted(b, g.baseOffset)
+	a, err := index.DecodeAborted(b, g.baseOffset)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", g.path(txnIndexSuffix), err)
 	}
@@ -72,7 +42,7 @@ func (g *segment) appendAborted(a AbortedTxn) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(encodeAborted(a), int64(len(old))*abortedEntryBytes)
+	_, err = f.WriteAt(index.EncodeAborted(a), int64(len(old))*index.AbortedEntryBytes)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
