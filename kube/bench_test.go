@@ -43,3 +43,35 @@ func BenchmarkOpenThousandTopics(b *testing.B) {
 		}
 	}
 }
+
+// A topic from Create to Ready, on the file system of the temporary directory.
+func BenchmarkCreateAndReconcile(b *testing.B) {
+	s, err := OpenFileStore(FileStoreOptions{Dir: b.TempDir(), Logger: slog.New(slog.DiscardHandler), NoNotify: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	r, err := StartReconciler(b.Context(), ReconcilerOptions{Store: s, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	events, err := s.Watch(b.Context(), meta.KindTopic, "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	i := 0
+	for b.Loop() {
+		i++
+		if _, err := s.Create(b.Context(), meta.NewKafkaTopic(fmt.Sprint("topic-", i))); err != nil {
+			b.Fatal(err)
+		}
+		for event := range events {
+			if topic, ok := event.Object.(*meta.KafkaTopic); ok && topic.Ready() {
+				break
+			}
+		}
+	}
+	r.Close()
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+}

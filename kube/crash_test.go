@@ -249,7 +249,7 @@ func TestPowerFailsAtEveryStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	byHand := dir + "/hand.yaml"
-	if err := replaceFile(disk, byHand, []byte(handWritten)); err != nil {
+	if err := replaceFile(disk, byHand, []byte(handWritten), nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, synced := range []string{"/", "/data"} {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"kaas/internal/limits"
+	"kaas/internal/vfs"
 	"kaas/meta"
 )
 
@@ -384,6 +385,51 @@ func TestPermissionsOfAUsersFileStay(t *testing.T) {
 	awaitReason(t, s, "closed", "Reconciled")
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 || !strings.Contains(read(t, path), "topicId") {
 		t.Fatal(info.Mode(), err)
+	}
+}
+
+// A user saves the file while the store is writing it: the edit wins, the writer
+// is told.
+func TestEditInTheMiddleOfAWrite(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.yaml")
+	write(t, path, manifestOf("a", "  partitions: 1\n"))
+	edited := manifestOf("a", "  partitions: 2\n")
+	armed := false
+	fsys := &vfs.Faulty{FS: vfs.OS, Before: func(op vfs.Op) error {
+		if armed && op.Kind == vfs.OpDatasync {
+			armed = false
+			write(t, path, edited)
+		}
+		return nil
+	}}
+	s, err := OpenFileStore(FileStoreOptions{Dir: dir, FS: fsys, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour, Debounce: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	topic := mustTopic(t, s, "a")
+	topic.Status.PartitionCount = 1
+	armed = true
+	_, err = s.UpdateStatus(t.Context(), topic)
+	wantError(t, err, meta.ErrConflict)
+	if read(t, path) != edited {
+		t.Fatal(read(t, path))
+	}
+	look(s, time.Minute)
+	if got := mustTopic(t, s, "a"); *got.Spec.Partitions != 2 {
+		t.Fatalf("%+v", got)
+	}
+	armed, edited = true, manifestOf("a", "  partitions: 4\n")
+	_, err = s.Patch(t.Context(), meta.KindTopic, "a", []byte(`{"spec":{"partitions":3}}`))
+	wantError(t, err, meta.ErrConflict)
+	if left, err := filepath.Glob(filepath.Join(dir, ".kaas-*")); err != nil || len(left) != 0 {
+		t.Fatal(left, err)
 	}
 }
 

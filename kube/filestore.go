@@ -518,7 +518,7 @@ func (s *FileStore) readSegments(path string, key resourceKey) ([]string, int, e
 	}
 	file := s.files[path]
 	if file == nil || sha256.Sum256(content) != file.sum {
-		return nil, 0, fmt.Errorf("%s was changed at the same moment", path)
+		return nil, 0, fmt.Errorf("%s was changed at the same moment: %w", path, meta.ErrConflict)
 	}
 	at := file.index(key)
 	segments := splitDocuments(string(content))
@@ -528,6 +528,23 @@ func (s *FileStore) readSegments(path string, key resourceKey) ([]string, int, e
 	return segments, at, nil
 }
 
+// stillAsRead refuses to replace a file that its user wrote in the milliseconds
+// since it was read: the writer gets a conflict, and the edit is taken in by the
+// next scan.
+func (s *FileStore) stillAsRead(path string) error {
+	content, err := readFile(s.fs, path, limits.ResourceFileBytes)
+	known := s.files[path]
+	switch {
+	case known == nil && errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && known != nil && sha256.Sum256(content) == known.sum:
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return fmt.Errorf("%s was changed at the same moment: %w", path, meta.ErrConflict)
+}
+
 // storeFile writes a file and remembers it as seen, so that the next scan finds
 // nothing new in it.
 func (s *FileStore) storeFile(path, text string) error {
@@ -535,7 +552,7 @@ func (s *FileStore) storeFile(path, text string) error {
 	if err != nil {
 		return fmt.Errorf("what is to be written to %s can't be read back: %w", path, err)
 	}
-	if err := replaceFile(s.fs, path, []byte(text)); err != nil {
+	if err := replaceFile(s.fs, path, []byte(text), func() error { return s.stillAsRead(path) }); err != nil {
 		return err
 	}
 	file := &resourceFile{sum: sha256.Sum256([]byte(text)), documents: documents}
@@ -607,7 +624,11 @@ func hashText(text []byte) string {
 	return hex.EncodeToString(sum[:12])
 }
 
+// unavailable marks errors of the disk; a conflict is none.
 func unavailable(key resourceKey, err error) error {
+	if errors.Is(err, meta.ErrConflict) {
+		return fmt.Errorf("%s: %w", key, err)
+	}
 	return fmt.Errorf("%s: %w: %w", key, err, meta.ErrUnavailable)
 }
 

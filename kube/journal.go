@@ -136,7 +136,7 @@ func (j *journal) rewrite() error {
 	if err := j.fs.SyncDir(j.dir); err != nil {
 		return err
 	}
-	if err := replaceFile(j.fs, j.path(), content); err != nil {
+	if err := replaceFile(j.fs, j.path(), content, nil); err != nil {
 		return err
 	}
 	j.lines = len(keys)
@@ -235,7 +235,8 @@ func readFile(fsys vfs.FS, path string, maxBytes int64) ([]byte, error) {
 // replaceFile makes path hold content, atomically and durably: a new file beside
 // it is synced, renamed over it, and the directory synced. A crash leaves the old
 // or the new content, and perhaps the file beside it, whose name readers skip.
-func replaceFile(fsys vfs.FS, path string, content []byte) error {
+// last, when given, is asked just before the rename and may still refuse.
+func replaceFile(fsys vfs.FS, path string, content []byte, last func() error) error {
 	dir, base := filepath.Split(path)
 	temp := filepath.Join(dir, tempPrefix+shorten(base)+tempSuffix)
 	file, err := fsys.OpenFile(temp, vfs.Create|vfs.Truncate)
@@ -248,7 +249,10 @@ func replaceFile(fsys vfs.FS, path string, content []byte) error {
 	if err == nil {
 		err = file.Datasync()
 	}
-	if err = errors.Join(err, file.Close()); err == nil {
+	if err = errors.Join(err, file.Close()); err == nil && last != nil {
+		err = last()
+	}
+	if err == nil {
 		err = fsys.Rename(temp, path)
 	}
 	if err != nil {
