@@ -289,8 +289,12 @@ func (r *Reconciler) write(ctx context.Context, name string, topic *meta.KafkaTo
 		if claimed := next.ClaimedName(); claimed != name {
 			r.retry[claimed] = true
 		}
-	case errors.Is(err, meta.ErrConflict), errors.Is(err, meta.ErrNotFound):
-		// A newer state is on its way through the watch.
+	case errors.Is(err, meta.ErrNotFound):
+		// The deletion is on its way through the watch.
+	case errors.Is(err, meta.ErrConflict):
+		// Most likely a newer state is on its way through the watch. If the edit
+		// was of a comment only, there is none: try again.
+		r.retry[name] = true
 	case errors.Is(err, meta.ErrInvalid):
 		r.logger.Warn("the status of a topic can't be kept", "resource", topic.Metadata.Name, "topic", name, "error", err)
 	case ctx.Err() == nil:
