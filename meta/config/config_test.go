@@ -129,7 +129,7 @@ func TestKRaftFileIsTakenWithOneLine(t *testing.T) {
 	if !reflect.DeepEqual(b.Listeners, want) {
 		t.Errorf("listeners %+v", b.Listeners)
 	}
-	if b.NodeID != 7 || b.NumRecoveryThreadsPerDataDir != 1 || !reflect.DeepEqual(b.LogDirs, []string{"/tmp/kraft-combined-logs"}) {
+	if !b.IsSet("broker.id") || b.NodeID != 7 || b.NumRecoveryThreadsPerDataDir != 1 || !reflect.DeepEqual(b.LogDirs, []string{"/tmp/kraft-combined-logs"}) {
 		t.Errorf("%+v", b)
 	}
 }

@@ -41,7 +41,6 @@ var inertGroups = []inertGroup{
 		share.coordinator.state.topic.replication.factor socket.connection.setup.timeout.max.ms
 		socket.connection.setup.timeout.ms unclean.leader.election.interval.ms`},
 	{why: "tiered storage is not built", keys: `
-		log.local.retention.bytes log.local.retention.ms log.remote.copy.lag.bytes log.remote.copy.lag.ms
 		remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
 		remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size
 		remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num

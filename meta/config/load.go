@@ -132,6 +132,9 @@ var brokerFields = sync.OnceValue(func() map[string]int { return fields(reflect.
 
 // fill stores every plain key in its field and derives the topic defaults.
 func (b *Broker) fill() error {
+	if err := b.shareNodeID(); err != nil {
+		return err
+	}
 	structure := reflect.ValueOf(b).Elem()
 	for name, i := range brokerFields() {
 		k := BrokerKey(name)
@@ -144,9 +147,6 @@ func (b *Broker) fill() error {
 			return err
 		}
 		assign(structure.Field(i), parsed)
-	}
-	if err := b.checkNodeID(); err != nil {
-		return err
 	}
 	dirs, _ := b.value(BrokerKey("log.dirs"))
 	b.LogDirs = splitList(dirs)
@@ -165,11 +165,18 @@ func (b *Broker) fill() error {
 	return b.fillTopicDefaults()
 }
 
-// checkNodeID: both names of the id must agree where both are set.
-func (b *Broker) checkNodeID() error {
-	node, broker := b.set["node.id"], b.set["broker.id"]
-	if node != "" && broker != "" && node != broker {
+// shareNodeID: both names of the id must agree where both are set; where one
+// is, it sets the other (Kafka's KafkaConfig.populateSynonyms).
+func (b *Broker) shareNodeID() error {
+	node, nodeSet := b.set["node.id"]
+	broker, brokerSet := b.set["broker.id"]
+	switch {
+	case nodeSet && brokerSet && node != broker:
 		return &ValueError{Key: "broker.id", Value: broker, Allowed: "the value of node.id, " + node}
+	case nodeSet:
+		b.set["broker.id"] = node
+	case brokerSet:
+		b.set["node.id"] = broker
 	}
 	return nil
 }
