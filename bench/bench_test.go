@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 // sending, with the driver's own checks of offsets and acknowledgements.
 func TestRawLoop(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"sendfile", "mmap"} {
+	for _, how := range []string{rawSendfile, rawMapped, rawSync} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s, err := startRaw(how)(options{DataParent: t.TempDir()}, costOfAByte(1))

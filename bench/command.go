@@ -107,10 +107,18 @@ func loadCommand() *cobra.Command {
 	return command
 }
 
+// How the raw loop runs: it sends by sendfile, by mmap and writev, or by
+// sendfile after forcing what it answers to stable storage.
+const (
+	rawSendfile = "sendfile"
+	rawMapped   = "mmap"
+	rawSync     = "sync"
+)
+
 // rawCommand is the raw loop's own process.
 func rawCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    "raw-loop ADDRESS DIRECTORY PARTITIONS sendfile|mmap",
+		Use:    "raw-loop ADDRESS DIRECTORY PARTITIONS sendfile|mmap|sync",
 		Hidden: true,
 		Args:   cobra.ExactArgs(4),
 		RunE: func(_ *cobra.Command, arguments []string) error {
@@ -118,10 +126,12 @@ func rawCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if arguments[3] != "sendfile" && arguments[3] != "mmap" {
-				return fmt.Errorf("%q is neither sendfile nor mmap", arguments[3])
+			switch how := arguments[3]; how {
+			case rawSendfile, rawMapped, rawSync:
+				return runRaw(arguments[0], arguments[1], partitions, how == rawMapped, how == rawSync)
+			default:
+				return fmt.Errorf("%q is no way to run the raw loop", how)
 			}
-			return runRaw(arguments[0], arguments[1], partitions, arguments[3] == "mmap")
 		},
 	}
 }

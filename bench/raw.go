@@ -15,8 +15,10 @@ import (
 
 // rawServer is the physical limit that a broker is measured against: it reads
 // from the socket, checks CRC32C, appends to a file, and sends the file back.
-// One thread, one epoll, no promise of any kind: no durability, no recovery,
-// no validation, no second client that could be slow.
+// One thread, one epoll, no promise of any kind: no recovery, no validation,
+// no second client that could be slow. With sync it forces each file that was
+// appended to before it answers what one epoll round has brought: the limit
+// for acknowledgements that mean stable storage.
 //
 // It understands the frames of frames.go and nothing else, and answers them
 // in bytes that the generator cannot tell from a broker's.
@@ -26,16 +28,19 @@ type rawServer struct {
 	epoll      int
 	listener   int
 	mapped     bool // send by mmap and writev instead of by sendfile
+	sync       bool // fdatasync before the answers of a round
 	dir        string
 	conns      map[int]*rawConn
 	partitions []*rawPartition
+	answered   []*rawConn // have acks of this round
 	waiting    []*rawConn // parked fetches, in order of arrival
 }
 
 // rawPartition is one file of batches that all have the same size.
 type rawPartition struct {
 	fd             int
-	bytes          int64
+	bytes          int64 // appended
+	visible        int64 // to fetches; behind bytes until the round's end
 	batchBytes     int64
 	recordsInBatch int64
 	view           []byte // mapping of the whole file to come, if mapped
@@ -69,13 +74,13 @@ const (
 var errRawClosed = errors.New("the client closed the connection")
 
 // runRaw serves until the process is killed.
-func runRaw(listen, dir string, partitions int, mapped bool) error {
+func runRaw(listen, dir string, partitions int, mapped, sync bool) error {
 	runtime.LockOSThread()
 	address, err := netip.ParseAddrPort(listen)
 	if err != nil {
 		return err
 	}
-	s := &rawServer{mapped: mapped, dir: dir, conns: map[int]*rawConn{}}
+	s := &rawServer{mapped: mapped, sync: sync, dir: dir, conns: map[int]*rawConn{}}
 	for i := range partitions {
 		if err := s.open(i); err != nil {
 			return err
@@ -151,10 +156,40 @@ func (s *rawServer) run() error {
 				}
 			}
 		}
+		if err := s.commit(); err != nil {
+			return err
+		}
 		if err := s.answerWaiting(); err != nil {
 			return err
 		}
 	}
+}
+
+// commit ends a round: what it has appended becomes visible and is answered.
+func (s *rawServer) commit() error {
+	if len(s.answered) == 0 {
+		return nil
+	}
+	for i, p := range s.partitions {
+		if p.visible == p.bytes {
+			continue
+		}
+		if s.sync {
+			if err := unix.Fdatasync(p.fd); err != nil {
+				return fmt.Errorf("sync partition %d: %w", i, err)
+			}
+		}
+		p.visible = p.bytes
+	}
+	for _, c := range s.answered {
+		c.out = append(c.out, rawPiece{b: c.acks})
+		c.acks = nil
+		if err := s.flush(c); err != nil {
+			s.drop(c)
+		}
+	}
+	s.answered = s.answered[:0]
+	return nil
 }
 
 func (s *rawServer) accept() error {
@@ -209,9 +244,7 @@ func (s *rawServer) serve(c *rawConn, events uint32) error {
 	copy(c.in, c.in[parsed:c.filled])
 	c.filled -= parsed
 	if len(c.acks) > 0 {
-		c.out = append(c.out, rawPiece{b: c.acks})
-		c.acks = nil
-		return s.flush(c)
+		s.answered = append(s.answered, c)
 	}
 	return nil
 }
@@ -307,12 +340,12 @@ func (s *rawServer) answerFetch(c *rawConn) (done bool, err error) {
 		position, length := int64(0), int64(0)
 		if p.bytes > 0 {
 			position = offset / p.recordsInBatch * p.batchBytes
-			length = min(p.bytes-position, max(most/p.batchBytes, 1)*p.batchBytes)
+			length = min(p.visible-position, max(most/p.batchBytes, 1)*p.batchBytes)
 		}
 		part := frame{b: make([]byte, 0, fetchPartitionHeaderBytes)}
-		end := p.bytes
-		if p.batchBytes > 0 {
-			end = p.bytes / p.batchBytes * p.recordsInBatch
+		end := int64(0)
+		if p.bytes > 0 {
+			end = p.visible / p.batchBytes * p.recordsInBatch
 		}
 		part.int32(int32(index)).int16(0).int64(end).int64(end).int64(0).int32(-1).int32(-1).int32(int32(length))
 		pieces = append(pieces, rawPiece{b: part.b})
