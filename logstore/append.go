@@ -7,6 +7,7 @@ import (
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
+	"kaas/logstore/producer"
 )
 
 // appendInfo is what validation found; it is a value, so an append allocates nothing.
@@ -164,10 +165,10 @@ func (p *Partition) appendLocked(records []byte, info *appendInfo, o AppendOptio
 			return result, err
 		}
 		if repeated != nil {
-			result.BaseOffset, result.LastOffset = repeated.lastOffset-int64(repeated.offsetDelta), repeated.lastOffset
+			result.BaseOffset, result.LastOffset = repeated.FirstOffset(), repeated.LastOffset
 			result.Duplicate = true
 			if info.appendTimeMs >= 0 {
-				result.LogAppendTimeMs = repeated.timestampMs
+				result.LogAppendTimeMs = repeated.TimestampMs
 			}
 			return result, nil
 		}
@@ -212,15 +213,15 @@ func (p *Partition) takeBack(f vfs.File, size int64, cause error) error {
 }
 
 // checkProducers decides over all batches without a change; a batch that was appended before is returned.
-func (p *Partition) checkProducers(records []byte, origin Origin) (*producerBatch, error) {
+func (p *Partition) checkProducers(records []byte, origin Origin) (*producer.Batch, error) {
 	p.markers = p.markers[:0]
 	for rest := records; len(rest) > 0; {
 		v, after, _ := batch.Next(rest) // validated
 		rest = after
 		if v.IsControl() {
-			m, err := parseMarker(v)
+			m, err := producer.ParseMarker(v)
 			if err == nil {
-				err = p.producers.checkMarker(v, m)
+				err = p.producers.CheckMarker(v, m)
 			} else {
 				err = fmt.Errorf("%w: %w", ErrInvalidRecord, err)
 			}
@@ -233,7 +234,7 @@ func (p *Partition) checkProducers(records []byte, origin Origin) (*producerBatc
 		if !v.HasProducerID() {
 			continue
 		}
-		if repeated, err := p.producers.check(v, origin); err != nil || repeated != nil {
+		if repeated, err := p.producers.Check(v, origin == OriginClient); err != nil || repeated != nil {
 			return repeated, err
 		}
 	}
@@ -251,7 +252,7 @@ func (p *Partition) writeAborted(g *segment, records []byte) error {
 		}
 		m := p.markers[next]
 		next++
-		if a, ok := p.producers.abortedBy(v, m); ok {
+		if a, ok := p.producers.AbortedBy(v, m); ok {
 			p.dirUnsynced = p.dirUnsynced || !g.hasTxnIndex
 			if err := g.appendAborted(a); err != nil {
 				return err
@@ -283,12 +284,12 @@ func (p *Partition) appended(g *segment, records []byte, info *appendInfo, o App
 		}
 		g.bytesSinceIndex += int64(len(v))
 		if v.HasProducerID() {
-			var m marker
+			var m producer.Marker
 			if v.IsControl() {
 				m = p.markers[nextMarker]
 				nextMarker++
 			}
-			p.producers.apply(v, m, position{v.BaseOffset(), g.baseOffset, at}, nowMs)
+			p.producers.Apply(v, m, producer.Position{Offset: v.BaseOffset(), Base: g.baseOffset, At: at}, nowMs)
 		}
 		g.addRecent(v.BaseOffset(), at)
 		at += int64(len(v))
@@ -314,8 +315,8 @@ func (p *Partition) advance(to position) (waiters *Waiter, moved bool) {
 	}
 	high := p.high.load()
 	stable := high
-	if first, any := p.producers.committed(high.offset); any && first.offset < high.offset {
-		stable = first
+	if first, any := p.producers.Committed(high.offset); any && first.Offset < high.offset {
+		stable = position{first.Offset, first.Base, first.At}
 	}
 	if stable.offset > p.stable.offset.Load() {
 		p.stable.store(stable)

@@ -1,6 +1,10 @@
 package logstore
 
-import "errors"
+import (
+	"errors"
+
+	"kaas/logstore/producer"
+)
 
 // Errors that Append, Read and their like return, wrapped with topic and partition.
 var (
@@ -10,10 +14,10 @@ var (
 	ErrInvalidTimestamp       = errors.New("invalid timestamp")
 	ErrUnsupportedMagic       = errors.New("unsupported message format (magic 0 and 1)")
 	ErrUnsupportedCompression = errors.New("unsupported compression type")
-	ErrOutOfOrderSequence     = errors.New("out of order sequence number")
-	ErrInvalidProducerEpoch   = errors.New("invalid producer epoch")
+	ErrOutOfOrderSequence     = producer.ErrOutOfOrderSequence
+	ErrInvalidProducerEpoch   = producer.ErrInvalidProducerEpoch
 	ErrUnknownProducer        = errors.New("unknown producer id")
-	ErrInvalidTxnState        = errors.New("invalid transaction state")
+	ErrInvalidTxnState        = producer.ErrInvalidTxnState
 	ErrOffsetOutOfRange       = errors.New("offset out of range")
 	ErrStorage                = errors.New("storage error")
 	ErrStalled                = errors.New("storage stalled")

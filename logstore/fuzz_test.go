@@ -8,6 +8,7 @@ import (
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
+	"kaas/logstore/producer"
 )
 
 // FuzzRecovery opens a partition whose files hold anything. It must open, serve whole and valid batches with growing
@@ -19,12 +20,12 @@ func FuzzRecovery(f *testing.F) {
 	third := batch.View(batch.EndTxnMarker(nil, 7, 0, false, 0, 5))
 	third.SetBaseOffset(3)
 	whole := append(append(bytes.Clone(good), second...), third...)
-	snapshot := newProducerStates()
-	snapshot.apply(second, marker{}, position{2, 0, 0}, 5)
-	f.Add(whole, index.EncodeOffsets([]index.OffsetEntry{{RelativeOffset: 2, Position: int32(len(good))}}), index.EncodeTimes([]index.TimeEntry{{TimestampMs: 1000, RelativeOffset: 1}}), index.EncodeAborted(AbortedTxn{ProducerID: 7, FirstOffset: 2, LastOffset: 3, LastStableOffset: 4}), snapshot.encode(), uint8(4), uint8(1))
+	snapshot := producer.New()
+	snapshot.Apply(second, producer.Marker{}, producer.Position{Offset: 2}, 5)
+	f.Add(whole, index.EncodeOffsets([]index.OffsetEntry{{RelativeOffset: 2, Position: int32(len(good))}}), index.EncodeTimes([]index.TimeEntry{{TimestampMs: 1000, RelativeOffset: 1}}), index.EncodeAborted(AbortedTxn{ProducerID: 7, FirstOffset: 2, LastOffset: 3, LastStableOffset: 4}), snapshot.Encode(), uint8(4), uint8(1))
 	f.Add(whole[:len(whole)-5], []byte{1}, []byte{2}, []byte{3}, []byte{4}, uint8(0), uint8(0))
 	f.Add(append(bytes.Clone(whole), make([]byte, 4096)...), []byte{}, []byte{}, []byte{}, []byte{}, uint8(2), uint8(2))
-	f.Add(append(bytes.Clone(whole), good...), index.EncodeOffsets([]index.OffsetEntry{{RelativeOffset: 2, Position: 5000}}), []byte{}, []byte{}, snapshot.encode()[:30], uint8(3), uint8(3))
+	f.Add(append(bytes.Clone(whole), good...), index.EncodeOffsets([]index.OffsetEntry{{RelativeOffset: 2, Position: 5000}}), []byte{}, []byte{}, snapshot.Encode()[:30], uint8(3), uint8(3))
 	flipped := bytes.Clone(whole)
 	flipped[len(good)+70] ^= 1
 	f.Add(flipped, index.EncodeOffsets([]index.OffsetEntry{{RelativeOffset: 2, Position: 1}}), make([]byte, 24), make([]byte, 34), []byte{}, uint8(2), uint8(1))

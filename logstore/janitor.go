@@ -420,8 +420,8 @@ func (p *Partition) finish(ends *offsetsFile) error {
 	g := p.segments.Load().active()
 	end := p.end.load()
 	snapshot := []byte(nil)
-	if p.producers.changed {
-		snapshot = p.producers.encode()
+	if p.producers.Changed {
+		snapshot = p.producers.Encode()
 	}
 	if m := g.mem.Load(); m != nil && g.maxTimestampMs > unknownTimestamp {
 		index.AppendTime(m, g.maxTimestampMs, g.maxTimestampAt, g.baseOffset)
@@ -434,7 +434,7 @@ func (p *Partition) finish(ends *offsetsFile) error {
 		if err := vfs.WriteFileAtomic(p.store.fs, segmentFile(p.path, end.offset, snapshotSuffix), p.path, snapshot); err != nil {
 			return err
 		}
-		p.producers.changed, p.producers.snapshotOffset = false, end.offset
+		p.producers.SnapshotTaken(end.offset)
 	}
 	if _, _, err := p.prepareCheckpoint(); err != nil {
 		return err
@@ -445,7 +445,7 @@ func (p *Partition) finish(ends *offsetsFile) error {
 		}
 	}
 	known := int64(1)
-	if len(p.producers.byID) == 0 {
+	if p.producers.Len() == 0 {
 		known = 0
 	}
 	ends.add(p.topic, p.id, end.offset, g.baseOffset, g.sizeBytes.Load(), known)

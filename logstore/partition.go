@@ -5,6 +5,8 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
+
+	"kaas/logstore/producer"
 )
 
 // Partition is one log. Its methods are safe for concurrent use.
@@ -38,18 +40,18 @@ type Partition struct {
 	writeOutMu sync.Mutex // one writeOut at a time; before mu
 
 	mu           sync.Mutex
-	producers    *producerStates // owner: mu
-	epochs       epochCache      // owner: mu
-	waiters      *Waiter         // by offset; owner: mu
-	lastWaiter   *Waiter         // owner: mu
-	unflushed    int64           // records since the last commit began; owner: mu
-	dirUnsynced  bool            // a segment was created since the directory was synced; owner: mu
-	pending      []pendingSeal   // sealed segments whose files are not written; owner: mu
-	checkpointed int64           // recovery point of the newest checkpoint file; owner: mu
-	rollJitterMs int64           // owner: mu
-	markers      []marker        // scratch of Append; owner: mu
-	flushDueMs   int64           // flush.ms deadline, 0: none; owner: mu
-	cleanedTo    int64           // first offset that compaction has not seen; owner: mu
+	producers    *producer.States  // owner: mu
+	epochs       epochCache        // owner: mu
+	waiters      *Waiter           // by offset; owner: mu
+	lastWaiter   *Waiter           // owner: mu
+	unflushed    int64             // records since the last commit began; owner: mu
+	dirUnsynced  bool              // a segment was created since the directory was synced; owner: mu
+	pending      []pendingSeal     // sealed segments whose files are not written; owner: mu
+	checkpointed int64             // recovery point of the newest checkpoint file; owner: mu
+	rollJitterMs int64             // owner: mu
+	markers      []producer.Marker // scratch of Append; owner: mu
+	flushDueMs   int64             // flush.ms deadline, 0: none; owner: mu
+	cleanedTo    int64             // first offset that compaction has not seen; owner: mu
 }
 
 // pendingSeal is a sealed segment whose index files have to be written, and the producer snapshot at its end.
@@ -68,6 +70,13 @@ func (l *segmentList) find(offset int64) int {
 }
 
 func (l *segmentList) active() *segment { return l.all[len(l.all)-1] }
+
+// position is an offset and where its batch stands.
+type position struct {
+	offset int64
+	base   int64 // base offset of the segment
+	at     int64 // bytes from the start of the segment
+}
 
 // mark is an offset together with where it stands in the files, readable without a lock.
 //

@@ -13,6 +13,7 @@ import (
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
+	"kaas/logstore/producer"
 )
 
 // dirState is what the files of a log directory say about the last stop.
@@ -548,7 +549,7 @@ func (r *recovery) loadEpochs() {
 }
 
 // readSnapshot loads the newest snapshot at or below offset that holds; -1: there is none.
-func (r *recovery) readSnapshot(offset int64) (*producerStates, int64) {
+func (r *recovery) readSnapshot(offset int64) (*producer.States, int64) {
 	for _, at := range slices.Backward(r.snapshots) {
 		name := segmentFile(r.p.path, at, snapshotSuffix)
 		if at > offset {
@@ -563,13 +564,13 @@ func (r *recovery) readSnapshot(offset int64) (*producerStates, int64) {
 		}
 		b, err := vfs.ReadFile(r.fs, name, limits.StoreFileBytes)
 		if err == nil {
-			var s *producerStates
-			if s, err = decodeSnapshot(b); err == nil {
-				s.snapshotOffset = at
+			var s *producer.States
+			if s, err = producer.Decode(b); err == nil {
+				s.SnapshotOffset = at
 				return s, at
 			}
 		}
 		r.p.store.logger.Warn("producer snapshot ignored", "file", name, "reason", err)
 	}
-	return newProducerStates(), -1
+	return producer.New(), -1
 }

@@ -7,6 +7,7 @@ import (
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
+	"kaas/logstore/producer"
 )
 
 // replay brings producer state, open transactions and the transaction indexes to the end of the log: from the newest
@@ -39,14 +40,14 @@ func (r *recovery) snapshotAt(g *segment, offset int64) {
 	if _, there := slices.BinarySearch(r.snapshots, offset); there {
 		return
 	}
-	r.p.producers.snapshotOffset = offset
+	r.p.producers.SnapshotOffset = offset
 	for i := range r.p.pending {
 		if r.p.pending[i].segment == g {
-			r.p.pending[i].snapshot, r.p.pending[i].snapshotOffset = r.p.producers.encode(), offset
+			r.p.pending[i].snapshot, r.p.pending[i].snapshotOffset = r.p.producers.Encode(), offset
 			return
 		}
 	}
-	r.p.pending = append(r.p.pending, pendingSeal{g, r.p.producers.encode(), offset})
+	r.p.pending = append(r.p.pending, pendingSeal{g, r.p.producers.Encode(), offset})
 }
 
 // needEpochs says that leader epochs have to be read from a log that has records.
@@ -97,22 +98,22 @@ func (r *recovery) replaySegment(g *segment, from int64) error {
 
 // replayBatch applies one batch of a producer. v is only its header.
 func (r *recovery) replayBatch(g *segment, f vfs.File, v batch.View, at int64, aborted []AbortedTxn) ([]AbortedTxn, error) {
-	var m marker
+	var m producer.Marker
 	if v.IsControl() {
 		b := make(batch.View, v.SizeBytes())
 		if _, err := f.ReadAt(b, at); err != nil {
 			return nil, err
 		}
 		var err error
-		if m, err = parseMarker(b); err != nil {
+		if m, err = producer.ParseMarker(b); err != nil {
 			return nil, fmt.Errorf("at %d: %w", at, err)
 		}
-		if a, ok := r.p.producers.abortedBy(v, m); ok && !slices.Contains(aborted, a) {
+		if a, ok := r.p.producers.AbortedBy(v, m); ok && !slices.Contains(aborted, a) {
 			aborted = append(aborted, a)
 		}
 	}
 	// The clock of the append is not in the log, and timestamps are the producer's: counting from now expires nobody early.
-	r.p.producers.apply(v, m, position{v.BaseOffset(), g.baseOffset, at}, r.p.store.nowMs())
+	r.p.producers.Apply(v, m, producer.Position{Offset: v.BaseOffset(), Base: g.baseOffset, At: at}, r.p.store.nowMs())
 	return aborted, nil
 }
 
@@ -148,33 +149,29 @@ func (r *recovery) rewriteAborted(g *segment, aborted []AbortedTxn) error {
 // the position.
 func (r *recovery) locateTransactions() error {
 	list := segmentList{r.segments}
-	for i := range r.p.producers.transactions {
-		t := &r.p.producers.transactions[i]
-		if t.first.base >= 0 {
-			continue
-		}
-		first := max(t.first.offset, r.segments[0].baseOffset)
-		g := list.all[max(list.find(first), 0)]
+	return r.p.producers.Locate(func(offset int64) (producer.Position, error) {
+		offset = max(offset, r.segments[0].baseOffset)
+		g := list.all[max(list.find(offset), 0)]
+		none := producer.Position{Offset: offset, Base: g.baseOffset, At: g.sizeBytes.Load()}
 		f, err := g.open()
 		if err != nil {
-			return err
+			return none, err
 		}
-		at, err := g.positionBefore(first)
+		at, err := g.positionBefore(offset)
 		if err != nil {
-			return err
+			return none, err
 		}
 		sc := scanner{file: f, at: at, size: g.sizeBytes.Load(), headersOnly: true}
+		defer sc.close()
 		for {
 			v, at, err := sc.next()
 			if err != nil {
-				return fmt.Errorf("%s at %d: %w", g.path(logSuffix), at, err)
+				return none, fmt.Errorf("%s at %d: %w", g.path(logSuffix), at, err)
 			}
-			if v == nil || v.LastOffset() >= first {
-				t.first = position{first, g.baseOffset, at}
-				break
+			if v == nil || v.LastOffset() >= offset {
+				none.At = at
+				return none, nil
 			}
 		}
-		sc.close()
-	}
-	return nil
+	})
 }

@@ -12,7 +12,7 @@ func (s *Store) applyRetention() {
 	now := s.nowMs()
 	for _, p := range s.All() {
 		p.mu.Lock()
-		p.producers.expire(now, s.options.ProducerIDExpirationMs)
+		p.producers.Expire(now, s.options.ProducerIDExpirationMs)
 		p.mu.Unlock()
 		if err := p.applyRetention(now, false); err != nil {
 			s.logger.Warn("retention failed, again at the next check", "topic", p.topic, "partition", p.id, "error", err)

@@ -98,8 +98,8 @@ func (p *Partition) roll(nowMs int64) (*segment, error) {
 	g.maxTimestampMs, g.createdMs = -1, nowMs
 	old.sealed.Store(true)
 	// A snapshot without producers is written too: it saves the next recovery the way from the start of the log.
-	seal := pendingSeal{segment: old, snapshot: p.producers.encode(), snapshotOffset: end}
-	p.producers.changed, p.producers.snapshotOffset = false, end
+	seal := pendingSeal{segment: old, snapshot: p.producers.Encode(), snapshotOffset: end}
+	p.producers.SnapshotTaken(end)
 	p.pending = append(p.pending, seal)
 	p.dirUnsynced = true
 	grown := make([]*segment, len(list.all)+1)

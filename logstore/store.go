@@ -16,6 +16,7 @@ import (
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
+	"kaas/logstore/producer"
 )
 
 // Counters are things that should be rare; a test asserts zero after plain traffic where that is promised.
@@ -407,7 +408,7 @@ func (s *Store) placement(key partitionKey) (best *logDir, stale bool) {
 }
 
 func (s *Store) newPartition(d *logDir, key partitionKey, path string) *Partition {
-	p := &Partition{store: s, topic: key.topic, id: key.partition, logDir: d, path: path, producers: newProducerStates()}
+	p := &Partition{store: s, topic: key.topic, id: key.partition, logDir: d, path: path, producers: producer.New()}
 	c := DefaultConfig()
 	p.config.Store(&c)
 	p.setSegments(nil)

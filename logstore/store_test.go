@@ -458,7 +458,7 @@ func TestProducerIDsAreNeverReused(t *testing.T) {
 
 // fixCRC sums a batch up after a test changed it.
 func fixCRC(b []byte) []byte {
-	put32(b[17:], int32(crc32.Checksum(b[21:], castagnoli)))
+	put32(b[17:], int32(crc32.Checksum(b[21:], crc32.MakeTable(crc32.Castagnoli))))
 	return b
 }
 

@@ -1,41 +1,54 @@
-package logstore
+package producer
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"sort"
 
 	"kaas/codec/batch"
 	"kaas/internal/limits"
+	"kaas/logstore/index"
 )
 
-// producerWindow is how many batches of a producer are remembered (ProducerStateEntry.NUM_BATCHES_TO_RETAIN).
-const producerWindow = 5
+// Errors of Check and CheckMarker.
+var (
+	ErrOutOfOrderSequence   = errors.New("out of order sequence number")
+	ErrInvalidProducerEpoch = errors.New("invalid producer epoch")
+	ErrInvalidTxnState      = errors.New("invalid transaction state")
+)
 
-type producerBatch struct {
+// Window is how many batches of a producer are remembered (ProducerStateEntry.NUM_BATCHES_TO_RETAIN).
+const Window = 5
+
+// Batch is one of the batches that are remembered.
+type Batch struct {
 	lastSequence int32
 	offsetDelta  int32
-	lastOffset   int64
-	timestampMs  int64
+	LastOffset   int64
+	TimestampMs  int64 // largest timestamp
 }
 
-func (b *producerBatch) firstSequence() int32 {
+// FirstOffset is the offset of its first record.
+func (b *Batch) FirstOffset() int64 { return b.LastOffset - int64(b.offsetDelta) }
+
+func (b *Batch) firstSequence() int32 {
 	return batch.AddSequence(b.lastSequence, -b.offsetDelta)
 }
 
-// producer is what a partition knows of one producer id.
-type producer struct {
+// entry is what a partition knows of one producer id.
+type entry struct {
 	epoch            int16
 	coordinatorEpoch int32
 	count            int8 // batches in use, oldest first
 	lastTimestampMs  int64
 	txnFirstOffset   int64 // -1: no open transaction
-	batches          [producerWindow]producerBatch
+	batches          [Window]Batch
 }
 
-func (e *producer) add(b producerBatch) {
-	if e.count == producerWindow {
+func (e *entry) add(b Batch) {
+	if e.count == Window {
 		copy(e.batches[:], e.batches[1:])
 		e.count--
 	}
@@ -43,7 +56,7 @@ func (e *producer) add(b producerBatch) {
 	e.count++
 }
 
-func (e *producer) find(v batch.View) *producerBatch {
+func (e *entry) find(v batch.View) *Batch {
 	if e.epoch != v.ProducerEpoch() {
 		return nil
 	}
@@ -59,35 +72,35 @@ func (e *producer) find(v batch.View) *producerBatch {
 // below the high watermark.
 type transaction struct {
 	producerID int64
-	first      position
+	first      Position
 	lastOffset int64
 	aborted    bool
 }
 
-// position is an offset and where its batch stands.
-type position struct {
-	offset int64
-	base   int64 // base offset of the segment, -1: unknown
-	at     int64 // bytes from the start of the segment
+// Position is an offset and where its batch stands.
+type Position struct {
+	Offset int64
+	Base   int64 // base offset of the segment, -1: unknown
+	At     int64 // bytes from the start of the segment
 }
 
-// producerStates is the idempotence and transaction state of a partition. Owner: Partition.mu.
-type producerStates struct {
-	byID         map[int64]*producer
+// States is the idempotence and transaction state of a partition. It has no lock: the partition's owner serialises.
+type States struct {
+	byID         map[int64]*entry
 	transactions []transaction // by first offset
-	// snapshotOffset is the newest .snapshot on disk (or queued); lastOffset the end of what was applied.
-	snapshotOffset int64
-	changed        bool // since snapshotOffset
+	// SnapshotOffset is the newest .snapshot on disk (or queued); lastOffset the end of what was applied.
+	SnapshotOffset int64
+	Changed        bool // since SnapshotOffset
 }
 
-// check decides over a data batch without changing anything. It returns the batch of the window that v repeats.
+// Check decides over a data batch without changing anything. It returns the batch of the window that v repeats.
 // Matches ProducerStateManager and ProducerAppendInfo.
-func (s *producerStates) check(v batch.View, origin Origin) (*producerBatch, error) {
+func (s *States) Check(v batch.View, fromClient bool) (*Batch, error) {
 	e := s.byID[v.ProducerID()]
 	if e == nil {
 		return nil, nil // a producer that the partition knows nothing of may begin at any sequence
 	}
-	if origin == OriginClient {
+	if fromClient {
 		if b := e.find(v); b != nil {
 			return b, nil
 		}
@@ -95,7 +108,7 @@ func (s *producerStates) check(v batch.View, origin Origin) (*producerBatch, err
 	if v.ProducerEpoch() < e.epoch {
 		return nil, fmt.Errorf("%w: producer %d has epoch %d, the batch %d", ErrInvalidProducerEpoch, v.ProducerID(), e.epoch, v.ProducerEpoch())
 	}
-	if origin == OriginClient {
+	if fromClient {
 		if err := e.checkSequence(v); err != nil {
 			return nil, err
 		}
@@ -106,7 +119,7 @@ func (s *producerStates) check(v batch.View, origin Origin) (*producerBatch, err
 	return nil, nil
 }
 
-func (e *producer) checkSequence(v batch.View) error {
+func (e *entry) checkSequence(v batch.View) error {
 	first := v.BaseSequence()
 	if v.ProducerEpoch() != e.epoch {
 		if first != 0 {
@@ -124,53 +137,54 @@ func (e *producer) checkSequence(v batch.View) error {
 	return fmt.Errorf("%w: producer %d epoch %d: sequence %d came, %d was the last", ErrOutOfOrderSequence, v.ProducerID(), e.epoch, first, last)
 }
 
-// checkMarker decides over a control batch.
-func (s *producerStates) checkMarker(v batch.View, m marker) error {
+// CheckMarker decides over a control batch.
+func (s *States) CheckMarker(v batch.View, m Marker) error {
 	e := s.byID[v.ProducerID()]
 	if e == nil {
 		return nil
 	}
 	if v.ProducerEpoch() < e.epoch {
-		return fmt.Errorf("%w: producer %d has epoch %d, the marker %d", ErrInvalidProducerEpoch, v.ProducerID(), e.epoch, v.ProducerEpoch())
+		return fmt.Errorf("%w: producer %d has epoch %d, the Marker %d", ErrInvalidProducerEpoch, v.ProducerID(), e.epoch, v.ProducerEpoch())
 	}
 	if m.coordinatorEpoch < e.coordinatorEpoch {
-		return fmt.Errorf("%w: coordinator epoch %d, the marker says %d", ErrInvalidTxnState, e.coordinatorEpoch, m.coordinatorEpoch)
+		return fmt.Errorf("%w: coordinator epoch %d, the Marker says %d", ErrInvalidTxnState, e.coordinatorEpoch, m.coordinatorEpoch)
 	}
 	return nil
 }
 
-// marker is the content of an end-transaction batch.
-type marker struct {
+// Marker is the content of an end-transaction batch.
+type Marker struct {
 	valid            bool // false: another kind of control batch
 	commit           bool
 	coordinatorEpoch int32
 }
 
-func parseMarker(v batch.View) (marker, error) {
+// ParseMarker reads the first record of a control batch.
+func ParseMarker(v batch.View) (Marker, error) {
 	it, err := v.Records(limits.DecompressedBatchBytes)
 	if err != nil {
-		return marker{}, err
+		return Marker{}, err
 	}
 	defer it.Close()
 	if !it.Next() {
-		return marker{}, it.Err()
+		return Marker{}, it.Err()
 	}
 	kind, epoch, err := batch.ParseEndTxnMarker(it.Record())
 	if err != nil {
-		return marker{}, err
+		return Marker{}, err
 	}
-	return marker{kind == batch.ControlAbort || kind == batch.ControlCommit, kind == batch.ControlCommit, epoch}, nil
+	return Marker{kind == batch.ControlAbort || kind == batch.ControlCommit, kind == batch.ControlCommit, epoch}, nil
 }
 
-// apply takes over a batch that stands in the log at position at. It returns the transaction that a marker aborted.
-func (s *producerStates) apply(v batch.View, m marker, at position, nowMs int64) {
+// Apply takes over a batch that stands in the log at position at. It returns the transaction that a marker aborted.
+func (s *States) Apply(v batch.View, m Marker, at Position, nowMs int64) {
 	if !v.HasProducerID() {
 		return
 	}
-	s.changed = true
+	s.Changed = true
 	e := s.byID[v.ProducerID()]
 	if e == nil {
-		e = &producer{epoch: v.ProducerEpoch(), coordinatorEpoch: -1, txnFirstOffset: -1}
+		e = &entry{epoch: v.ProducerEpoch(), coordinatorEpoch: -1, txnFirstOffset: -1}
 		s.makeRoom()
 		s.byID[v.ProducerID()] = e
 	}
@@ -186,16 +200,16 @@ func (s *producerStates) apply(v batch.View, m marker, at position, nowMs int64)
 		return
 	}
 	if v.BaseSequence() >= 0 {
-		e.add(producerBatch{v.LastSequence(), v.LastOffsetDelta(), v.LastOffset(), v.MaxTimestamp()})
+		e.add(Batch{v.LastSequence(), v.LastOffsetDelta(), v.LastOffset(), v.MaxTimestamp()})
 	}
 	if v.IsTransactional() && e.txnFirstOffset < 0 {
-		e.txnFirstOffset = at.offset
+		e.txnFirstOffset = at.Offset
 		s.transactions = append(s.transactions, transaction{producerID: v.ProducerID(), first: at, lastOffset: -1})
 	}
 }
 
 // end closes the producer's transaction at the marker's offset.
-func (s *producerStates) end(producerID int64, e *producer, markerOffset int64, aborted bool) {
+func (s *States) end(producerID int64, e *entry, markerOffset int64, aborted bool) {
 	if e.txnFirstOffset < 0 {
 		return
 	}
@@ -208,26 +222,26 @@ func (s *producerStates) end(producerID int64, e *producer, markerOffset int64, 
 	}
 }
 
-// abortedBy is the index entry that the marker makes, if it aborts an open transaction.
-func (s *producerStates) abortedBy(v batch.View, m marker) (AbortedTxn, bool) {
+// AbortedBy is the index entry that the marker makes, if it aborts an open transaction.
+func (s *States) AbortedBy(v batch.View, m Marker) (index.AbortedTxn, bool) {
 	e := s.byID[v.ProducerID()]
 	if e == nil || e.txnFirstOffset < 0 || !m.valid || m.commit {
-		return AbortedTxn{}, false
+		return index.AbortedTxn{}, false
 	}
 	stable := v.LastOffset() + 1
 	for _, t := range s.transactions {
 		if t.lastOffset < 0 && t.producerID != v.ProducerID() {
-			stable = t.first.offset
+			stable = t.first.Offset
 			break
 		}
 	}
-	return AbortedTxn{ProducerID: v.ProducerID(), FirstOffset: e.txnFirstOffset, LastOffset: v.LastOffset(), LastStableOffset: stable}, true
+	return index.AbortedTxn{ProducerID: v.ProducerID(), FirstOffset: e.txnFirstOffset, LastOffset: v.LastOffset(), LastStableOffset: stable}, true
 }
 
-// committed forgets transactions whose marker lies below the high watermark and returns the first one that is left.
-func (s *producerStates) committed(highWatermark int64) (first position, any bool) {
+// Committed forgets transactions whose marker lies below the high watermark and returns the first one that is left.
+func (s *States) Committed(highWatermark int64) (first Position, any bool) {
 	if len(s.transactions) == 0 {
-		return position{}, false
+		return Position{}, false
 	}
 	kept := s.transactions[:0]
 	for _, t := range s.transactions {
@@ -237,23 +251,23 @@ func (s *producerStates) committed(highWatermark int64) (first position, any boo
 	}
 	s.transactions = kept
 	if len(kept) == 0 {
-		return position{}, false
+		return Position{}, false
 	}
 	return kept[0].first, true
 }
 
-// expire forgets producers that were silent for expirationMs and have no open transaction.
-func (s *producerStates) expire(nowMs, expirationMs int64) {
+// Expire forgets producers that were silent for expirationMs and have no open transaction.
+func (s *States) Expire(nowMs, expirationMs int64) {
 	for id, e := range s.byID {
 		if e.txnFirstOffset < 0 && nowMs-e.lastTimestampMs >= expirationMs {
 			delete(s.byID, id)
-			s.changed = true
+			s.Changed = true
 		}
 	}
 }
 
 // makeRoom keeps the map below its bound by forgetting the tenth that was silent for longest.
-func (s *producerStates) makeRoom() {
+func (s *States) makeRoom() {
 	if len(s.byID) < limits.ProducersPerPartition {
 		return
 	}
@@ -288,7 +302,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func (s *producerStates) encode() []byte {
+// Encode makes the bytes of a snapshot.
+func (s *States) Encode() []byte {
 	ids := make([]int64, 0, len(s.byID))
 	for id := range s.byID {
 		ids = append(ids, id)
@@ -297,14 +312,14 @@ func (s *producerStates) encode() []byte {
 	b := make([]byte, snapshotHeaderBytes, snapshotHeaderBytes+len(ids)*snapshotEntryBytes)
 	for _, id := range ids {
 		e := s.byID[id]
-		last := producerBatch{lastSequence: -1, lastOffset: -1}
+		last := Batch{lastSequence: -1, LastOffset: -1}
 		if e.count > 0 {
 			last = e.batches[e.count-1]
 		}
 		b = binary.BigEndian.AppendUint64(b, uint64(id))
 		b = binary.BigEndian.AppendUint16(b, uint16(e.epoch))
 		b = binary.BigEndian.AppendUint32(b, uint32(last.lastSequence))
-		b = binary.BigEndian.AppendUint64(b, uint64(last.lastOffset))
+		b = binary.BigEndian.AppendUint64(b, uint64(last.LastOffset))
 		b = binary.BigEndian.AppendUint32(b, uint32(last.offsetDelta))
 		b = binary.BigEndian.AppendUint64(b, uint64(e.lastTimestampMs))
 		b = binary.BigEndian.AppendUint32(b, uint32(e.coordinatorEpoch))
@@ -316,7 +331,8 @@ func (s *producerStates) encode() []byte {
 	return b
 }
 
-func decodeSnapshot(b []byte) (*producerStates, error) {
+// Decode reads a snapshot.
+func Decode(b []byte) (*States, error) {
 	if len(b) < snapshotHeaderBytes {
 		return nil, fmt.Errorf("snapshot of %d bytes", len(b))
 	}
@@ -329,23 +345,51 @@ func decodeSnapshot(b []byte) (*producerStates, error) {
 	if n := be32(b[6:]); n < 0 || int64(len(b)-snapshotHeaderBytes) != int64(n)*snapshotEntryBytes {
 		return nil, fmt.Errorf("snapshot of %d producers has %d bytes", n, len(b))
 	}
-	s := newProducerStates()
+	s := New()
 	for at := snapshotHeaderBytes; at < len(b); at += snapshotEntryBytes {
 		r := b[at:]
-		e := &producer{epoch: be16(r[8:]), lastTimestampMs: be64(r[26:]), coordinatorEpoch: be32(r[34:]), txnFirstOffset: be64(r[38:])}
+		e := &entry{epoch: be16(r[8:]), lastTimestampMs: be64(r[26:]), coordinatorEpoch: be32(r[34:]), txnFirstOffset: be64(r[38:])}
 		if seq := be32(r[10:]); seq >= 0 {
-			e.add(producerBatch{seq, be32(r[22:]), be64(r[14:]), e.lastTimestampMs})
+			e.add(Batch{seq, be32(r[22:]), be64(r[14:]), e.lastTimestampMs})
 		}
 		id := be64(r)
 		s.byID[id] = e
 		if e.txnFirstOffset >= 0 {
-			s.transactions = append(s.transactions, transaction{producerID: id, first: position{e.txnFirstOffset, -1, 0}, lastOffset: -1})
+			s.transactions = append(s.transactions, transaction{producerID: id, first: Position{Offset: e.txnFirstOffset, Base: -1}, lastOffset: -1})
 		}
 	}
-	sort.Slice(s.transactions, func(i, j int) bool { return s.transactions[i].first.offset < s.transactions[j].first.offset })
+	sort.Slice(s.transactions, func(i, j int) bool { return s.transactions[i].first.Offset < s.transactions[j].first.Offset })
 	return s, nil
 }
 
-func newProducerStates() *producerStates {
-	return &producerStates{byID: map[int64]*producer{}, snapshotOffset: -1}
+// New knows no producer.
+func New() *States {
+	return &States{byID: map[int64]*entry{}, SnapshotOffset: -1}
 }
+
+// Len is how many producers are known.
+func (s *States) Len() int { return len(s.byID) }
+
+// SnapshotTaken notes that a snapshot of now stands, or is about to be written, at offset.
+func (s *States) SnapshotTaken(offset int64) { s.Changed, s.SnapshotOffset = false, offset }
+
+// Locate asks for the place of each transaction whose place is not known, as after Decode.
+func (s *States) Locate(find func(offset int64) (Position, error)) error {
+	for i := range s.transactions {
+		t := &s.transactions[i]
+		if t.first.Base >= 0 {
+			continue
+		}
+		var err error
+		if t.first, err = find(t.first.Offset); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func be16(b []byte) int16     { return int16(binary.BigEndian.Uint16(b)) }
+func be32(b []byte) int32     { return int32(binary.BigEndian.Uint32(b)) }
+func be64(b []byte) int64     { return int64(binary.BigEndian.Uint64(b)) }
+func put16(b []byte, v int16) { binary.BigEndian.PutUint16(b, uint16(v)) }
+func put32(b []byte, v int32) { binary.BigEndian.PutUint32(b, uint32(v)) }

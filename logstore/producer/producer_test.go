@@ -1,0 +1,106 @@
+package producer
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"kaas/codec/batch"
+)
+
+func data(t testing.TB, id int64, epoch int16, sequence int32, transactional bool, n int) batch.View {
+	t.Helper()
+	b := batch.Builder{HasProducer: true, ProducerID: id, ProducerEpoch: epoch, BaseSequence: sequence, Transactional: transactional}
+	for range n {
+		b.Append(1000, nil, []byte("v"))
+	}
+	out, err := b.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestSequences is a script of batches of one producer: what Check says, and what is applied.
+func TestSequences(t *testing.T) {
+	t.Parallel()
+	s := New()
+	offset := int64(0)
+	for i, c := range []struct {
+		epoch    int16
+		sequence int32
+		n        int
+		want     error
+		repeats  int64 // first offset of the batch that is repeated, -1: none
+	}{
+		{0, 100, 2, nil, -1}, // unknown: begins anywhere
+		{0, 102, 1, nil, -1},
+		{0, 104, 1, ErrOutOfOrderSequence, -1},
+		{0, 100, 2, nil, 0},
+		{0, 100, 1, ErrOutOfOrderSequence, -1}, // same beginning, another length
+		{0, 103, 1, nil, -1},
+		{0, 104, 1, nil, -1},
+		{0, 105, 1, nil, -1},
+		{0, 106, 1, nil, -1},
+		{0, 100, 2, ErrOutOfOrderSequence, -1}, // out of the window of five
+		{0, 102, 1, nil, 2},
+		{2, 1, 1, ErrOutOfOrderSequence, -1}, // a new epoch begins with 0
+		{2, 0, 1, nil, -1},
+		{1, 0, 1, ErrInvalidProducerEpoch, -1},
+		{0, 107, 1, ErrInvalidProducerEpoch, -1},
+		{2, 0, 1, nil, 7},
+	} {
+		v := data(t, 9, c.epoch, c.sequence, false, c.n)
+		v.SetBaseOffset(offset)
+		repeated, err := s.Check(v, true)
+		if !errors.Is(err, c.want) || (repeated != nil) != (c.repeats >= 0) || repeated != nil && repeated.FirstOffset() != c.repeats {
+			t.Fatalf("step %d %+v: %v %v", i, c, repeated, err)
+		}
+		if err == nil && repeated == nil {
+			s.Apply(v, Marker{}, Position{Offset: offset}, 5)
+			offset += int64(c.n)
+		}
+	}
+}
+
+func TestMarkersOfOldCoordinators(t *testing.T) {
+	t.Parallel()
+	s := New()
+	marked := func(epoch int32) (batch.View, Marker) {
+		v := batch.View(batch.EndTxnMarker(nil, 9, 0, true, epoch, 5))
+		m, err := ParseMarker(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v, m
+	}
+	v, m := marked(5)
+	s.Apply(v, m, Position{}, 5)
+	if v, m = marked(4); !errors.Is(s.CheckMarker(v, m), ErrInvalidTxnState) {
+		t.Fatal("a coordinator that was replaced may not write markers")
+	}
+	if v, m = marked(5); s.CheckMarker(v, m) != nil {
+		t.Fatal("the same coordinator may write one again")
+	}
+}
+
+// FuzzDecode: no panic, and what is accepted comes back as the same bytes.
+func FuzzDecode(f *testing.F) {
+	s := New()
+	f.Add(s.Encode())
+	s.Apply(data(f, 7, 1, 3, true, 2), Marker{}, Position{}, 9)
+	s.Apply(data(f, 8, 0, 0, false, 1), Marker{}, Position{Offset: 2}, 9)
+	f.Add(s.Encode())
+	f.Add(s.Encode()[:40])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := Decode(b)
+		if err != nil {
+			return
+		}
+		again, err := Decode(s.Encode())
+		if err != nil || !bytes.Equal(again.Encode(), s.Encode()) {
+			t.Fatalf("%x: %v", b, err)
+		}
+	})
+}
