@@ -21,10 +21,14 @@ type Pool struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	mu       sync.Mutex
-	accepted int           // mu
-	closed   bool          // mu
-	idle     chan struct{} // mu; closed when accepted falls to 0 after Close
+	// idle is closed, with mu held, when accepted is 0 after Close.
+	idle chan struct{}
+
+	mu sync.Mutex
+	// +checklocks:mu
+	accepted int
+	// +checklocks:mu
+	closed bool
 }
 
 // NewPool makes a pool without goroutines.

@@ -218,7 +218,7 @@ func TestDamagedJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := awaitReason(t, s, "a", "Reconciled").Status.TopicID
-	text := read(t, s.journal.path())
+	text := read(t, filepath.Join(dir, journalDir, journalFile))
 	for i, damaged := range []string{"", "\n\n", text[:len(text)-7], "{\n" + text, strings.Repeat("x", 1000) + "\n" + text[:20], `{"kind":"KafkaTopic","name":"ghost","status":{}}` + "\n"} {
 		copied := t.TempDir()
 		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {

@@ -35,12 +35,14 @@ func isResourceFileName(name string) bool {
 
 // walk lists the resource files. Directories that vanish meanwhile are skipped;
 // a root that can't be listed is an error.
+// +checklocks:s.writeMu
 func (s *FileStore) walk() (map[string]vfs.Entry, error) {
 	found := make(map[string]vfs.Entry)
 	s.dirs = s.dirs[:0]
 	return found, s.walkDir(s.options.Dir, 0, found)
 }
 
+// +checklocks:s.writeMu
 func (s *FileStore) walkDir(dir string, depth int, found map[string]vfs.Entry) error {
 	entries, err := s.fs.List(dir)
 	if err != nil {
@@ -77,6 +79,7 @@ func (s *FileStore) walkDir(dir string, depth int, found map[string]vfs.Entry) e
 // firstScan reads everything at once and remembers in the journal which
 // resources were lost while nobody watched; nothing is deleted for them. What a
 // crash left half-written is removed.
+// +checklocks:s.writeMu
 func (s *FileStore) firstScan(now time.Time) error {
 	found, err := s.walk()
 	if err != nil {
@@ -117,6 +120,7 @@ func (s *FileStore) firstScan(now time.Time) error {
 
 // lastGood makes up the documents of a file that is broken at the start from what
 // the journal knows.
+// +checklocks:s.writeMu
 func (s *FileStore) lastGood(path string) []parsedDocument {
 	var documents []parsedDocument
 	for _, key := range sortedKeys(s.journal.entries) {
@@ -143,6 +147,7 @@ func (s *FileStore) lastGood(path string) []parsedDocument {
 
 // scan looks at all files and returns how soon it wants to look again; 0 means
 // at the next notification or rescan.
+// +checklocks:s.writeMu
 func (s *FileStore) scan(now time.Time) time.Duration {
 	found, err := s.walk()
 	if err != nil {
@@ -192,6 +197,7 @@ func (s *FileStore) scan(now time.Time) time.Duration {
 // not there and no resource file either, the directory is not the one that was
 // opened, and nothing may be concluded from what it lacks. When only the journal
 // is missing (somebody swept untracked files), it is written anew.
+// +checklocks:s.writeMu
 func (s *FileStore) allGone() bool {
 	if s.journal.present() {
 		return false
@@ -208,6 +214,7 @@ func (s *FileStore) allGone() bool {
 	return false
 }
 
+// +checklocks:s.writeMu
 func (s *FileStore) hold(err error) {
 	if !s.holding {
 		s.logger.Error("the resources directory can't be read; resources stay as they are until it is back", "dir", s.options.Dir, "error", err)
@@ -215,6 +222,7 @@ func (s *FileStore) hold(err error) {
 	s.holding = true
 }
 
+// +checklocks:s.writeMu
 func (s *FileStore) anyMissing() bool {
 	for _, place := range s.places {
 		if !place.missingSince.IsZero() {
@@ -225,6 +233,7 @@ func (s *FileStore) anyMissing() bool {
 }
 
 // readChanged reads a file and says whether its content is new.
+// +checklocks:s.writeMu
 func (s *FileStore) readChanged(path string, stat vfs.Entry) bool {
 	old := s.files[path]
 	next := &resourceFile{sizeBytes: stat.SizeBytes, modifiedMs: stat.ModifiedMs}
@@ -279,6 +288,7 @@ func parseFile(text string) ([]parsedDocument, error) {
 }
 
 // refresh takes in one file before it is written to.
+// +checklocks:s.writeMu
 func (s *FileStore) refresh(path string) error {
 	stat, err := s.fs.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -298,6 +308,7 @@ func (s *FileStore) refresh(path string) error {
 
 // settle gives each resource its file and publishes what changed. It returns how
 // long until the next missing resource may be deleted, 0 when none is missing.
+// +checklocks:s.writeMu
 func (s *FileStore) settle(now time.Time) time.Duration {
 	owners := s.assignOwners()
 	for _, key := range sortedKeys(owners) {
@@ -335,6 +346,7 @@ func (s *FileStore) settle(now time.Time) time.Duration {
 
 // assignOwners decides which file each resource comes from: the one it came from
 // so far while that holds it, else the first by name. Others are reported once.
+// +checklocks:s.writeMu
 func (s *FileStore) assignOwners() map[resourceKey]string {
 	owners := make(map[resourceKey]string)
 	for _, path := range sortedPaths(s.files) {
@@ -363,6 +375,7 @@ func (s *FileStore) assignOwners() map[resourceKey]string {
 }
 
 // apply publishes a resource as its file has it, if that is a change.
+// +checklocks:s.writeMu
 func (s *FileStore) apply(key resourceKey, path string, parsed meta.Object) {
 	file := s.files[path]
 	current := s.current(key)
@@ -394,6 +407,7 @@ func (s *FileStore) apply(key resourceKey, path string, parsed meta.Object) {
 
 // adopt completes an object that the store sees for the first time, or again
 // after a restart, from the journal.
+// +checklocks:s.writeMu
 func (s *FileStore) adopt(object meta.Object) {
 	metadata := object.Meta()
 	metadata.Generation = max(1, observedGeneration(object))
@@ -433,6 +447,7 @@ func (s *FileStore) adopt(object meta.Object) {
 }
 
 // inherit completes an object from its predecessor.
+// +checklocks:s.writeMu
 func (s *FileStore) inherit(object, current meta.Object) {
 	metadata, before := object.Meta(), current.Meta()
 	metadata.UID, metadata.Generation, metadata.ResourceVersion = before.UID, before.Generation, before.ResourceVersion
@@ -468,6 +483,7 @@ func observedGeneration(object meta.Object) int64 {
 // restoreStatus writes the status block back when an edit by hand lost or changed
 // it without changing anything else. (After a change of spec the reconciler
 // writes a new one anyway.)
+// +checklocks:s.writeMu
 func (s *FileStore) restoreStatus(key resourceKey, parsed, current meta.Object) {
 	_, inFile, err := encodeSpecStatus(parsed)
 	_, want, wantErr := encodeSpecStatus(current)
@@ -485,6 +501,7 @@ const ConditionFileValid = "FileValid"
 
 // noteBroken keeps the FileValid condition of a resource: present and False only
 // while its file is broken.
+// +checklocks:s.writeMu
 func (s *FileStore) noteBroken(current meta.Object, path string, file *resourceFile) {
 	conditions := conditionsOf(current)
 	at := slices.IndexFunc(*conditions, func(c meta.Condition) bool { return c.Type == ConditionFileValid })

@@ -31,21 +31,40 @@ type FileStore struct {
 
 	// writeMu serialises everything that touches files: scans and writes.
 	writeMu sync.Mutex
-	journal *journal                   // writeMu
-	files   map[string]*resourceFile   // writeMu; by path
-	places  map[resourceKey]*placement // writeMu; same keys as objects
-	ids     map[meta.UUID]resourceKey  // writeMu; who holds a topic id in its status
-	holding bool                       // writeMu; the directory is gone, nothing is deleted or written
-	dirs    []string                   // writeMu; directories seen by the last scan
+	// +checklocks:writeMu
+	journal *journal
+	// files are by path.
+	// +checklocks:writeMu
+	files map[string]*resourceFile
+	// places has the same keys as objects.
+	// +checklocks:writeMu
+	places map[resourceKey]*placement
+	// ids says who holds a topic id in its status.
+	// +checklocks:writeMu
+	ids map[meta.UUID]resourceKey
+	// holding: the directory is gone, nothing is deleted or written.
+	// +checklocks:writeMu
+	holding bool
+	// dirs were seen by the last scan.
+	// +checklocks:writeMu
+	dirs []string
 
 	// mu guards memory only. Objects in the map are immutable: a change puts
 	// another one there.
-	mu       sync.Mutex
-	objects  map[resourceKey]meta.Object // mu
-	history  []meta.Event                // mu; the latest changes; History[i] has revision first+i
-	first    uint64                      // mu; revision of history[0]
-	revision uint64                      // mu; of the last change
-	changed  chan struct{}               // mu; closed by the next change, nil until a watcher waits
+	mu sync.Mutex
+	// +checklocks:mu
+	objects map[resourceKey]meta.Object
+	// history holds the latest changes; history[i] has revision first+i.
+	// +checklocks:mu
+	history []meta.Event
+	// +checklocks:mu
+	first uint64
+	// revision is that of the last change.
+	// +checklocks:mu
+	revision uint64
+	// changed is closed by the next change; nil until a watcher waits.
+	// +checklocks:mu
+	changed chan struct{}
 
 	notifier *notifier
 }
@@ -225,6 +244,7 @@ func (s *FileStore) Create(ctx context.Context, object meta.Object) (meta.Object
 
 // newPath is a file name for a resource that has no file yet. Files that a user
 // put under that name are not overwritten.
+// +checklocks:s.writeMu
 func (s *FileStore) newPath(key resourceKey) (string, error) {
 	base := strings.ToLower(string(key.Kind)) + "-" + key.Name
 	if len(base) > 230 {
@@ -461,6 +481,7 @@ var errBrokenFile = errors.New("its file is broken")
 
 // writableResource returns the current object if a write to it may go on. It
 // first takes in what a user may have just done to the file.
+// +checklocks:s.writeMu
 func (s *FileStore) writableResource(key resourceKey, version string) (meta.Object, error) {
 	if err := s.writable(); err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
@@ -483,6 +504,7 @@ func (s *FileStore) writableResource(key resourceKey, version string) (meta.Obje
 	return current, nil
 }
 
+// +checklocks:s.writeMu
 func (s *FileStore) writable() error {
 	if s.holding || !s.journal.present() {
 		return fmt.Errorf("the resources directory %s is gone; put it back or restart: %w", s.options.Dir, meta.ErrUnavailable)
@@ -491,6 +513,7 @@ func (s *FileStore) writable() error {
 }
 
 // patchFile changes blocks of the resource's document in its file.
+// +checklocks:s.writeMu
 func (s *FileStore) patchFile(key resourceKey, changes []blockChange) error {
 	path := s.places[key].path
 	segments, at, err := s.readSegments(path, key)
@@ -511,6 +534,7 @@ func (s *FileStore) patchFile(key resourceKey, changes []blockChange) error {
 }
 
 // readSegments returns the documents of a file and the index of the resource's.
+// +checklocks:s.writeMu
 func (s *FileStore) readSegments(path string, key resourceKey) ([]string, int, error) {
 	content, err := readFile(s.fs, path, limits.ResourceFileBytes)
 	if err != nil {
@@ -531,9 +555,8 @@ func (s *FileStore) readSegments(path string, key resourceKey) ([]string, int, e
 // stillAsRead refuses to replace a file that its user wrote in the milliseconds
 // since it was read: the writer gets a conflict, and the edit is taken in by the
 // next scan.
-func (s *FileStore) stillAsRead(path string) error {
-	content, err := readFile(s.fs, path, limits.ResourceFileBytes)
-	known := s.files[path]
+func stillAsRead(fsys vfs.FS, path string, known *resourceFile) error {
+	content, err := readFile(fsys, path, limits.ResourceFileBytes)
 	switch {
 	case known == nil && errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -547,12 +570,14 @@ func (s *FileStore) stillAsRead(path string) error {
 
 // storeFile writes a file and remembers it as seen, so that the next scan finds
 // nothing new in it.
+// +checklocks:s.writeMu
 func (s *FileStore) storeFile(path, text string) error {
 	documents, err := parseFile(text)
 	if err != nil {
 		return fmt.Errorf("what is to be written to %s can't be read back: %w", path, err)
 	}
-	if err := replaceFile(s.fs, path, []byte(text), func() error { return s.stillAsRead(path) }); err != nil {
+	known := s.files[path]
+	if err := replaceFile(s.fs, path, []byte(text), func() error { return stillAsRead(s.fs, path, known) }); err != nil {
 		return err
 	}
 	file := &resourceFile{sum: sha256.Sum256([]byte(text)), documents: documents}
@@ -564,6 +589,7 @@ func (s *FileStore) storeFile(path, text string) error {
 }
 
 // publish makes an object the current one. Caller holds writeMu.
+// +checklocks:s.writeMu
 func (s *FileStore) publish(event meta.EventType, object meta.Object) meta.Object {
 	key := keyOf(object)
 	s.mu.Lock()
@@ -580,6 +606,7 @@ func (s *FileStore) publish(event meta.EventType, object meta.Object) meta.Objec
 }
 
 // unpublish removes an object. Caller holds writeMu.
+// +checklocks:s.writeMu
 func (s *FileStore) unpublish(key resourceKey) {
 	delete(s.places, key)
 	s.mu.Lock()
@@ -597,6 +624,7 @@ func (s *FileStore) unpublish(key resourceKey) {
 }
 
 // remember writes the journal's entry of an object.
+// +checklocks:s.writeMu
 func (s *FileStore) remember(object meta.Object) {
 	metadata := object.Meta()
 	spec, status, err := encodeSpecStatus(object)

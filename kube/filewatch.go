@@ -11,7 +11,8 @@ import (
 
 func formatRevision(revision uint64) string { return strconv.FormatUint(revision, 10) }
 
-// record appends a change to the history and wakes the watchers. Caller holds mu.
+// record appends a change to the history and wakes the watchers.
+// +checklocks:s.mu
 func (s *FileStore) record(event meta.Event) {
 	if len(s.history) == 0 {
 		s.first = s.revision
@@ -73,21 +74,12 @@ func sendInitial(ctx context.Context, events chan<- meta.Event, objects []meta.O
 func (s *FileStore) follow(ctx context.Context, events chan<- meta.Event, kind meta.Kind, after uint64) {
 	var batch []meta.Event
 	for {
-		s.mu.Lock()
-		if after+1 < s.first {
-			s.mu.Unlock()
-			s.logger.Warn("a watcher of resources is too slow and must list anew", "kind", string(kind), "behind", s.first-after)
+		var changed <-chan struct{}
+		var behind uint64
+		if batch, changed, behind = s.changesAfter(after, batch); behind > 0 {
+			s.logger.Warn("a watcher of resources is too slow and must list anew", "kind", string(kind), "behind", behind)
 			return
 		}
-		batch = append(batch[:0], s.history[min(after+1-s.first, uint64(len(s.history))):]...)
-		var changed chan struct{}
-		if len(batch) == 0 {
-			if s.changed == nil {
-				s.changed = make(chan struct{})
-			}
-			changed = s.changed
-		}
-		s.mu.Unlock()
 		if changed != nil {
 			select {
 			case <-changed:
@@ -107,6 +99,25 @@ func (s *FileStore) follow(ctx context.Context, events chan<- meta.Event, kind m
 			}
 		}
 	}
+}
+
+// changesAfter fills batch with the changes after a revision. Without any it
+// returns a channel that the next one closes; behind > 0: that many changes have
+// left the history.
+func (s *FileStore) changesAfter(after uint64, batch []meta.Event) (_ []meta.Event, changed <-chan struct{}, behind uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if after+1 < s.first {
+		return nil, nil, s.first - after - 1
+	}
+	batch = append(batch[:0], s.history[min(after+1-s.first, uint64(len(s.history))):]...)
+	if len(batch) > 0 {
+		return batch, nil, 0
+	}
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return batch, s.changed, 0
 }
 
 func send(ctx context.Context, events chan<- meta.Event, event meta.Event) bool {

@@ -123,8 +123,10 @@ func (i *Image) drop(name string) {
 type Images struct {
 	current atomic.Pointer[Image]
 
-	mu      sync.Mutex
-	changed chan struct{} // mu; closed and replaced by each Store; nil until someone waits
+	mu sync.Mutex
+	// changed is closed and replaced by each Store; nil until someone waits.
+	// +checklocks:mu
+	changed chan struct{}
 }
 
 var emptyImage = NewImage("", 0, 0, nil, nil)
