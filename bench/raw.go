@@ -380,7 +380,7 @@ func (s *rawServer) flush(c *rawConn) error {
 				c.out = c.out[1:]
 			}
 		} else {
-			n, err = s.flushBytes(c)
+			_, err = s.flushBytes(c)
 		}
 		if errors.Is(err, unix.EAGAIN) {
 			return s.arm(c, true)

@@ -245,8 +245,10 @@ func (s *Server) endConnections() {
 		l.wake()
 	}
 	const pause = time.Millisecond
+	ticker := time.NewTicker(pause)
+	defer ticker.Stop()
 	for deadline := time.Now().Add(limits.NetLingerMs * time.Millisecond); s.quota.count() > 0 && time.Now().Before(deadline); {
-		time.Sleep(pause)
+		<-ticker.C
 	}
 }
 
