@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +30,9 @@ type Reconciler struct {
 	byFolded   map[string][]string         // foldName of the Kafka name → the same
 	byID       map[meta.UUID][]string      // topic id → resource names that hold it
 	partitions int64                       // sum of PartitionCount over topics
+	// crowded holds Kafka names that were refused because there are too many
+	// partitions: a deletion makes room for them.
+	crowded map[string]bool
 	// retry holds Kafka names whose status could not be written.
 	retry     map[string]bool
 	firstPass bool
@@ -74,6 +78,7 @@ func (r *Reconciler) begin(ctx context.Context) (<-chan meta.Event, error) {
 	r.byName = make(map[string][]string)
 	r.byFolded = make(map[string][]string)
 	r.partitions = 0
+	r.crowded = make(map[string]bool)
 	r.byID = make(map[meta.UUID][]string)
 	events, err := r.options.Store.Watch(ctx, meta.KindTopic, "")
 	if err != nil {
@@ -161,6 +166,8 @@ func (r *Reconciler) note(event meta.Event) []string {
 	}
 	if event.Type != meta.Deleted {
 		touched = append(touched, r.insert(topic)...)
+	} else {
+		touched = slices.AppendSeq(touched, maps.Keys(r.crowded))
 	}
 	slices.Sort(touched)
 	return slices.Compact(touched)
@@ -276,6 +283,11 @@ func (r *Reconciler) holdsTopic(topic *meta.KafkaTopic) bool {
 // write stores a status that changed.
 func (r *Reconciler) write(ctx context.Context, name string, topic *meta.KafkaTopic, status meta.KafkaTopicStatus) {
 	r.stamp(topic, &status)
+	if condition := meta.FindCondition(status.Conditions, meta.ConditionReady); condition != nil && condition.Reason == reasonTooManyPartitions {
+		r.crowded[name] = true
+	} else {
+		delete(r.crowded, name)
+	}
 	if sameStatus(&topic.Status, &status) {
 		return
 	}

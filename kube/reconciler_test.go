@@ -116,6 +116,24 @@ func TestReconcileWholeLife(t *testing.T) {
 	}
 }
 
+// A deletion makes room for a topic that did not fit.
+func TestTooManyPartitionsIsNotForEver(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	startReconciler(t, s, nil) // at most 1,000
+	write(t, filepath.Join(dir, "a.yaml"), manifestOf("a", "  partitions: 900\n"))
+	look(s, time.Minute)
+	awaitReason(t, s, "a", "Reconciled")
+	write(t, filepath.Join(dir, "b.yaml"), manifestOf("b", "  partitions: 200\n"))
+	look(s, time.Minute)
+	awaitReason(t, s, "b", "TooManyPartitions")
+	if err := s.Delete(t.Context(), meta.KindTopic, "a", ""); err != nil {
+		t.Fatal(err)
+	}
+	awaitReason(t, s, "b", "Reconciled")
+}
+
 func TestOldestResourceWins(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

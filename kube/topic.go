@@ -23,6 +23,8 @@ func refused(_ *meta.KafkaTopic, inForce meta.KafkaTopicStatus, reason, message 
 	return inForce
 }
 
+const reasonTooManyPartitions = "TooManyPartitions"
+
 // refusal is a reason for Ready=False.
 type refusal struct{ reason, message string }
 
@@ -136,7 +138,7 @@ func (r *Reconciler) partitionCount(topic *meta.KafkaTopic, have int32) (int32, 
 	if r.options.MaxPartitions != nil && want > have {
 		bound := int64(r.options.MaxPartitions())
 		if sum := r.partitions - int64(have) + int64(want); bound > 0 && sum > bound {
-			return 0, &refusal{"TooManyPartitions", fmt.Sprintf("spec.partitions is %d; all topics would have %d partitions, the bound is %d", want, sum, bound)}
+			return 0, &refusal{reasonTooManyPartitions, fmt.Sprintf("spec.partitions is %d; all topics would have %d partitions, the bound is %d", want, sum, bound)}
 		}
 	}
 	return want, nil
