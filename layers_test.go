@@ -44,6 +44,7 @@ var layers = []layer{
 	{dir: "auth", may: []string{"meta"}, why: "who may do what"},
 	{dir: "coord", may: []string{"codec/batch", "meta"}, why: "the single-owner shard runtime; its log is a port"},
 	{dir: "coord/coordtest", may: []string{"coord", "codec/batch"}, why: "a log in memory for the tests of coord and of its machines"},
+	{dir: "txn", may: []string{"coord"}, modules: []string{"github.com/twmb/franz-go/pkg/kbin", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "state machines without I/O"},
 	{dir: "group", may: []string{"coord", "meta"}, modules: []string{"github.com/twmb/franz-go/pkg/kbin", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "state machines without I/O"},
 
 	// Siblings: none imports another.

@@ -202,6 +202,9 @@ func (l *offsetsLog) WhenCommitted(endOffset int64, done func(err error)) {
 	l.partition.log.WhenCommitted(&logstore.Waiter{Offset: endOffset, Done: func(_ *logstore.Waiter, err error) { done(err) }})
 }
 
+// CheckProducer implements coord.Log. Nothing emits batches of producers yet.
+func (l *offsetsLog) CheckProducer(int64, int16, bool, int32) error { return nil }
+
 // MaxBatchBytes follows the topic's configuration at the time of the load.
 func (l *offsetsLog) MaxBatchBytes() int { return int(l.partition.config.Load().MaxMessageBytes) }
 

@@ -28,6 +28,7 @@ type core struct {
 	parked       []parkedReply // by rising batch
 	parkedHead   int           // parked[:parkedHead] have left
 	emittedBytes int           // in this turn
+	producers    producerEpochs
 	now          Turn          // what turn returns
 }
 
@@ -78,12 +79,9 @@ const recordOverheadBytes = 40
 const batchOverheadBytes = batch.HeaderBytes
 
 func (c *core) emit(t *Turn, records []Record) error {
-	size := 0
-	for i := range records {
-		size += len(records[i].Key) + len(records[i].Value) + recordOverheadBytes
-	}
-	if size+batchOverheadBytes > c.maxBatch {
-		return fmt.Errorf("%w: %d records of %d bytes, largest batch %d bytes", ErrTooLarge, len(records), size, c.maxBatch)
+	size, err := c.size(records)
+	if err != nil {
+		return err
 	}
 	if c.builder.Count() > 0 && c.builder.SizeBytes()+size > c.maxBatch {
 		c.seal()
@@ -98,6 +96,18 @@ func (c *core) emit(t *Turn, records []Record) error {
 		}
 	}
 	return nil
+}
+
+// size of the records in a batch of their own, without its header.
+func (c *core) size(records []Record) (int, error) {
+	size := 0
+	for i := range records {
+		size += len(records[i].Key) + len(records[i].Value) + recordOverheadBytes
+	}
+	if size+batchOverheadBytes > c.maxBatch {
+		return 0, fmt.Errorf("%w: %d records of %d bytes, largest batch %d bytes", ErrTooLarge, len(records), size, c.maxBatch)
+	}
+	return size, nil
 }
 
 // seal ends the batch that is being filled.
@@ -180,6 +190,7 @@ func (c *core) fire(t *Turn) {
 // flush appends what the turn has emitted: one append, one wait for its commit.
 func (c *core) flush() error {
 	c.emittedBytes = 0
+	clear(c.producers)
 	if c.builder.Count() > 0 {
 		c.seal()
 	}

@@ -16,4 +16,7 @@ var (
 	// ErrTooLarge: the records of one Emit do not fit into one batch. Nothing was
 	// applied.
 	ErrTooLarge = errors.New("coord: records exceed the largest batch")
+	// ErrProducerFenced: the log knows a newer epoch of the producer. Nothing was
+	// applied.
+	ErrProducerFenced = errors.New("coord: the log has a newer epoch of the producer")
 )

@@ -17,6 +17,19 @@ type Turn struct {
 // not fit and that nothing has happened. The bytes are copied.
 func (t *Turn) Emit(records ...Record) error { return t.core.emit(t, records) }
 
+// EmitInTransaction is Emit for records that count when the producer's transaction
+// commits: they stand in a transactional batch of their own. ErrProducerFenced: the
+// log knows a newer epoch; as for ErrTooLarge, nothing has happened.
+func (t *Turn) EmitInTransaction(producerID int64, producerEpoch int16, records ...Record) error {
+	return t.core.emitInTransaction(t, producerID, producerEpoch, records)
+}
+
+// EmitMarker ends the producer's transaction in this log: it replays the marker at
+// once and appends it as a control batch. ErrProducerFenced as above.
+func (t *Turn) EmitMarker(producerID int64, producerEpoch int16, coordinatorEpoch int32, commit bool) error {
+	return t.core.emitMarker(t, producerID, producerEpoch, coordinatorEpoch, commit)
+}
+
 // Reply calls reply with nil once everything that was emitted to the shard so far,
 // by whichever event, is committed, at once if it is already; or with an error
 // when the shard is unloaded before. Reads go through it too: what they

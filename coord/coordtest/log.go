@@ -46,6 +46,21 @@ func NewLog() *Log { return &Log{MaxBytes: 1 << 20} }
 // MaxBatchBytes implements coord.Log.
 func (l *Log) MaxBatchBytes() int { return l.MaxBytes }
 
+// CheckProducer implements coord.Log by the newest batch of the producer.
+func (l *Log) CheckProducer(producerID int64, producerEpoch int16, _ bool, _ int32) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := len(l.batches) - 1; i >= 0; i-- {
+		if v := l.batches[i]; v.HasProducerID() && v.ProducerID() == producerID {
+			if v.ProducerEpoch() > producerEpoch {
+				return errors.New("coordtest: fenced")
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
 // Append implements coord.Log.
 func (l *Log) Append(batches []byte) (int64, error) {
 	l.mu.Lock()
