@@ -510,6 +510,15 @@ func TestVanishedDirectoryDeletesNothing(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, journalDir, journalFile)); err != nil {
 		t.Fatal(err)
 	}
+	// Swept together with files of ours, or replaced by a fresh clone: put back.
+	if err := errors.Join(os.RemoveAll(filepath.Join(dir, journalDir)), os.Remove(filepath.Join(dir, "kafkatopic-a.yaml"))); err != nil {
+		t.Fatal(err)
+	}
+	look(s, time.Hour)
+	look(s, time.Hour)
+	if got := names(t, s); got != "a b c" || !strings.Contains(read(t, filepath.Join(dir, "kafkatopic-a.yaml")), "name: a\n") {
+		t.Fatal(got)
+	}
 	// All files removed, the directory ours: that is a deletion.
 	for _, name := range []string{"a", "b", "c"} {
 		if err := os.Remove(filepath.Join(dir, "kafkatopic-"+name+".yaml")); err != nil {

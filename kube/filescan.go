@@ -211,7 +211,36 @@ func (s *FileStore) allGone() bool {
 		return true
 	}
 	s.logger.Warn("the resource journal was removed and is written anew", "file", s.journal.path())
+	s.putBack()
 	return false
+}
+
+// putBack writes the files of all resources that have none. It is for a directory
+// that was replaced or swept together with the journal (git clean -fdx, a fresh
+// clone): files that are missing there say nothing about what their owner wants,
+// and a topic is not deleted by accident.
+// +checklocks:s.writeMu
+func (s *FileStore) putBack() {
+	owners := s.assignOwners()
+	for _, key := range sortedKeys(s.places) {
+		if _, ok := owners[key]; ok {
+			continue
+		}
+		path, err := s.newPath(key)
+		var text string
+		if err == nil {
+			text, err = encodeManifest(s.current(key))
+		}
+		if err == nil {
+			err = s.storeFile(path, text)
+		}
+		if err != nil {
+			s.hold(fmt.Errorf("the file of %s can't be put back: %w", key, err))
+			return
+		}
+		s.places[key] = &placement{path: path}
+		s.logger.Warn("a resource's file vanished together with the journal and is put back; remove it to delete the resource", "resource", key.String(), "file", path)
+	}
 }
 
 // +checklocks:s.writeMu
