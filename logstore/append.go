@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"kaas/codec/batch"
+	"kaas/internal/limits"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
 	"kaas/logstore/producer"
@@ -154,6 +155,9 @@ func (p *Partition) appendLocked(records []byte, info *appendInfo, o AppendOptio
 	result := AppendResult{LogStartOffset: p.logStart.Load(), LogAppendTimeMs: info.appendTimeMs}
 	if f := p.failure.Load(); f != nil {
 		return result, *f
+	}
+	if since := p.syncSinceMs.Load(); since != 0 && nowMs-since >= limits.CommitStalledMs {
+		return result, fmt.Errorf("%w: a commit has not returned for %d ms; look at the volume of %s", ErrStalled, nowMs-since, p.logDir.path)
 	}
 	if o.LeaderEpoch < p.leaderEpoch.Load() {
 		return result, fmt.Errorf("%w: epoch %d, the log has %d", ErrFencedLeaderEpoch, o.LeaderEpoch, p.leaderEpoch.Load())

@@ -198,7 +198,9 @@ func (p *Partition) commit() {
 	}
 	p.mu.Unlock()
 
+	p.syncSinceMs.Store(p.store.nowMs())
 	err := p.sync(syncDir)
+	p.syncSinceMs.Store(0)
 
 	if err != nil {
 		// The kernel may have dropped the dirty pages and reports the error once: a second fdatasync would succeed

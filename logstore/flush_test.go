@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"kaas/internal/limits"
 	"kaas/internal/vfs"
 )
 
@@ -249,4 +250,46 @@ func TestFailedRecoveryTakesOnePartitionDown(t *testing.T) {
 	failing.Store(false)
 	h.crash()
 	expect(t, h.partition("bad"), "x")
+}
+
+// TestStalledDisk: appends fail fast while a commit does not return, reads go on, and all is well when it does.
+func TestStalledDisk(t *testing.T) {
+	t.Parallel()
+	var now atomic.Int64
+	now.Store(time.Now().UnixMilli())
+	var armed atomic.Bool
+	reached, gate := make(chan struct{}, 1), make(chan struct{})
+	fsys := &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
+		if op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, logSuffix) && armed.CompareAndSwap(true, false) {
+			reached <- struct{}{}
+			<-gate
+		}
+		return nil
+	}}
+	h := start(t, func(o *Options) {
+		o.Dirs, o.FS, o.Clock = []string{"/data"}, fsys, func() time.Time { return time.UnixMilli(now.Load()) }
+	})
+	p := h.partition("a")
+	put(t, p, records("0"))
+	armed.Store(true)
+	if _, err := p.Append(records("1"), AppendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	<-reached
+	now.Add(limits.CommitStalledMs - 1)
+	if _, err := p.Append(records("2"), AppendOptions{}); err != nil || p.Stalled() {
+		t.Fatalf("before the bound: %v", err)
+	}
+	now.Add(1)
+	if _, err := p.Append(records("3"), AppendOptions{}); !errors.Is(err, ErrStalled) || len(h.s.Stalled()) != 1 {
+		t.Fatalf("beyond the bound: %v", err)
+	}
+	expect(t, p, "0")
+	close(gate)
+	await(t, p, 3)
+	put(t, p, records("3"))
+	expect(t, p, "0", "1", "2", "3")
+	if p.Stalled() || p.Err() != nil {
+		t.Fatal("the disk has returned")
+	}
 }

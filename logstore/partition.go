@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"kaas/internal/limits"
 	"kaas/logstore/producer"
 )
 
@@ -30,6 +31,7 @@ type Partition struct {
 	stable        mark                        // last stable offset; writer: mu
 	durable       atomic.Int64                // every offset below is on stable storage; writer: mu
 	recoveryPoint atomic.Int64                // recovery may trust everything below; writers: janitor, recovery, Close
+	syncSinceMs   atomic.Int64                // when the running commit began to sync, 0: none runs; writer: the commit
 	failure       atomic.Pointer[error]       // set once under mu: the partition is offline, or closed
 	totalBytes    atomic.Int64                // of all segments; writer: mu
 
@@ -159,6 +161,13 @@ func (p *Partition) Err() error {
 		return *f
 	}
 	return nil
+}
+
+// Stalled says that the disk has not answered a commit for so long that appends are refused. It ends by itself when the
+// commit returns.
+func (p *Partition) Stalled() bool {
+	since := p.syncSinceMs.Load()
+	return since != 0 && p.store.nowMs()-since >= limits.CommitStalledMs
 }
 
 // wrap adds topic and partition to a sentinel.

@@ -262,6 +262,17 @@ func (s *Store) All() []*Partition {
 	return out
 }
 
+// Stalled are the partitions whose disk does not answer.
+func (s *Store) Stalled() []*Partition {
+	var out []*Partition
+	for _, p := range s.All() {
+		if p.Stalled() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // publish puts p (or, with nil, nothing) at its place in the map. Caller: mu.
 func (s *Store) publish(key partitionKey, p *Partition) {
 	sh := s.shard(key.topic)

@@ -6,6 +6,8 @@ const (
 	// for the disk; a journalling file system folds parallel calls into one journal commit, so more is better up to
 	// the number of partitions that are written at the same time.
 	FlushWorkers = 64
+	// CommitStalledMs is how long one commit may take before appends to its partition fail fast with a retriable error.
+	CommitStalledMs = 30_000
 	// FileMaps bounds the mmaps of the log store: vm.max_map_count is 65,530 for the whole process, and the Go heap,
 	// thread stacks and libraries need a few thousand. Above it segments are read by descriptor only and indexes are
 	// read into memory.
