@@ -43,15 +43,16 @@ func (m *Machine) DescribeGroup(t *coord.Turn, id string, version int16, done fu
 	})
 }
 
-// describeMember shows metadata and assignment only while they belong together,
-// in Stable. Neither is ever null.
+// describeMember shows the metadata while there is a chosen protocol, in Stable,
+// and the assignment that the member was told last, also while the group prepares
+// another. Neither is ever null.
 func (g *group) describeMember(mem *member) kmsg.DescribeGroupsResponseGroupMember {
 	r := kmsg.DescribeGroupsResponseGroupMember{
 		MemberID: mem.id, InstanceID: mem.instance(), ClientID: mem.client.ID, ClientHost: mem.client.Host,
-		ProtocolMetadata: []byte{}, MemberAssignment: []byte{},
+		ProtocolMetadata: []byte{}, MemberAssignment: mem.assignment,
 	}
 	if g.state == stateStable {
-		r.ProtocolMetadata, r.MemberAssignment = mem.metadata(g.protocol), mem.assignment
+		r.ProtocolMetadata = mem.metadata(g.protocol)
 	}
 	return r
 }

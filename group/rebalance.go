@@ -21,6 +21,10 @@ func (m *Machine) rebalanceOrContinue(t *coord.Turn, g *group, reason string) {
 // heartbeats) and waits for them.
 func (m *Machine) prepareRebalance(t *coord.Turn, g *group, reason string) {
 	if g.state == stateCompletingRebalance {
+		// Nobody has an assignment of this generation, and those of the last one end with it.
+		for _, mem := range g.members {
+			mem.assignment = []byte{}
+		}
 		g.answerSyncs(SyncError(codeRebalanceInProgress))
 	}
 	t.Cancel(&g.syncExpiry)
