@@ -173,12 +173,12 @@ func (l *listOffsets) errorCode(topic string, partition int32, err error) int16 
 
 func (l *listOffsets) lookup(topic string, asked *kmsg.ListOffsetsRequestTopicPartition, answer *kmsg.ListOffsetsResponseTopicPartition) error {
 	version := l.message.Version
+	if !knownTimestamp(asked.Timestamp, version) {
+		return kerr.UnsupportedVersion
+	}
 	state, unknown := l.broker.partition(topic, asked.Partition)
 	if unknown != nil {
 		return unknown
-	}
-	if !knownTimestamp(asked.Timestamp, version) {
-		return kerr.UnsupportedVersion
 	}
 	log := state.log
 	if version >= listOffsetsWithLeaderEpoch {

@@ -90,8 +90,11 @@ func (b *Broker) offsetForLeaderEpoch(topic string, asked *kmsg.OffsetForLeaderE
 // -1, -1 for an epoch of the future, or before the first (Kafka:
 // LeaderEpochFileCache.endOffsetFor).
 func endOffsetForEpoch(log *logstore.Partition, epoch int32) (found int32, end int64) {
-	if epoch < 0 || epoch > log.LeaderEpoch() {
+	switch current := log.LeaderEpoch(); {
+	case epoch < 0 || epoch > current:
 		return -1, -1
+	case epoch == current:
+		return epoch, log.LogEndOffset() // also of a log that nobody has written to
 	}
 	return log.EndOffsetForEpoch(epoch)
 }

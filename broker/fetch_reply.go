@@ -257,7 +257,7 @@ func (o *fetchOperation) encodePartition(r *fetchReply, p *fetchPartition) {
 // refused before it was read. A replica is refused when it reads.
 func (o *fetchOperation) encodeAborted(r *fetchReply, p *fetchPartition) {
 	unread := p.refused != nil && p.refused != kerr.NotLeaderForPartition
-	if !unread && (!o.committed || p.code != 0) {
+	if !unread && (!o.committed || p.code != 0 || p.divergingEpoch >= 0) {
 		r.length(-1)
 		return
 	}

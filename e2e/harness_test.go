@@ -35,6 +35,7 @@ type broker struct {
 	command    *exec.Cmd
 	exited     chan struct{} // closed when command has been waited for
 	stderr     *tail
+	reference  bool // Apache Kafka, whatever the target is
 }
 
 // targetIsKafka tells whether the tests are being checked against Apache
@@ -45,8 +46,20 @@ func targetIsKafka() bool { return os.Getenv("KAAS_E2E_TARGET") == "kafka" }
 // waits until it answers. Each setting is one line of server.properties.
 func startBroker(t *testing.T, settings ...string) *broker {
 	t.Helper()
+	return startOne(t, targetIsKafka(), settings...)
+}
+
+// startReference starts Apache Kafka, for tests that compare two brokers.
+func startReference(t *testing.T, settings ...string) *broker {
+	t.Helper()
+	return startOne(t, true, settings...)
+}
+
+func startOne(t *testing.T, reference bool, settings ...string) *broker {
+	t.Helper()
 	directory := t.TempDir()
 	b := &broker{
+		reference:  reference,
 		t:          t,
 		address:    freeAddress(t),
 		directory:  directory,
@@ -58,7 +71,7 @@ func startBroker(t *testing.T, settings ...string) *broker {
 		"log.dirs=" + b.logDir,
 		"group.initial.rebalance.delay.ms=0",
 	}, settings...)
-	if !targetIsKafka() {
+	if !b.reference {
 		// The default port would make two brokers of one machine meet.
 		lines = append(lines, "http.address=")
 	}
@@ -76,7 +89,7 @@ func startBroker(t *testing.T, settings ...string) *broker {
 // start runs the broker and waits until it answers a Metadata request.
 func (b *broker) start() {
 	b.t.Helper()
-	if targetIsKafka() {
+	if b.reference {
 		b.command = exec.Command(fromRoot(b.t, "e2e/kafka/broker"), b.properties)
 	} else {
 		binary := os.Getenv("KAAS_BIN")
