@@ -29,7 +29,7 @@ type core struct {
 	parkedHead   int           // parked[:parkedHead] have left
 	emittedBytes int           // in this turn
 	producers    producerEpochs
-	now          Turn          // what turn returns
+	now          Turn // what turn returns
 }
 
 // parkedReply leaves when the batch is committed.
