@@ -37,7 +37,7 @@ import (
 // KAAS_SEED repeats a run.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	runs, seed := 12, rand.Uint64()
+	runs, seed := 8, rand.Uint64()
 	if text := os.Getenv("KAAS_SEED"); text != "" {
 		parsed, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
