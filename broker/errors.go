@@ -27,6 +27,8 @@ var worldErrors = []struct {
 	{logstore.ErrInvalidProducerEpoch, kerr.InvalidProducerEpoch},
 	{logstore.ErrUnknownProducer, kerr.UnknownProducerID},
 	{logstore.ErrInvalidTxnState, kerr.InvalidTxnState},
+	{logstore.ErrUnverified, kerr.InvalidTxnState},
+	{logstore.ErrCoordinatorFenced, kerr.TransactionCoordinatorFenced},
 	{logstore.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
 	// A stalled disk may come back: the client shall try again. NOT_LEADER makes it
 	// refresh its metadata too, so it also finds a leader elsewhere.

@@ -202,8 +202,10 @@ func (l *offsetsLog) WhenCommitted(endOffset int64, done func(err error)) {
 	l.partition.log.WhenCommitted(&logstore.Waiter{Offset: endOffset, Done: func(_ *logstore.Waiter, err error) { done(err) }})
 }
 
-// CheckProducer implements coord.Log. Nothing emits batches of producers yet.
-func (l *offsetsLog) CheckProducer(int64, int16, bool, int32) error { return nil }
+// CheckProducer implements coord.Log.
+func (l *offsetsLog) CheckProducer(producerID int64, producerEpoch int16, marker bool, coordinatorEpoch int32) error {
+	return l.partition.log.CheckProducer(producerID, producerEpoch, marker, coordinatorEpoch)
+}
 
 // MaxBatchBytes follows the topic's configuration at the time of the load.
 func (l *offsetsLog) MaxBatchBytes() int { return int(l.partition.config.Load().MaxMessageBytes) }

@@ -29,7 +29,8 @@ type core struct {
 	parkedHead   int           // parked[:parkedHead] have left
 	emittedBytes int           // in this turn
 	producers    producerEpochs
-	now          Turn // what turn returns
+	failure      error // of an append in the middle of a turn
+	now          Turn  // what turn returns
 }
 
 // parkedReply leaves when the batch is committed.
@@ -189,6 +190,9 @@ func (c *core) fire(t *Turn) {
 
 // flush appends what the turn has emitted: one append, one wait for its commit.
 func (c *core) flush() error {
+	if c.failure != nil {
+		return c.failure
+	}
 	c.emittedBytes = 0
 	clear(c.producers)
 	if c.builder.Count() > 0 {

@@ -22,8 +22,14 @@ func (c *core) checkProducer(producerID int64, producerEpoch int16, marker bool,
 	return nil
 }
 
-// begin notes a producer, whose batch comes next, and ends the plain batch before it.
+// begin notes a producer, whose batch comes next, and ends the plain batch before
+// it. What the producer has in batches before this one is appended first: the log
+// decides over the batches of one append by what it knew before (the index of
+// aborted transactions). When that fails, the next flush says so.
 func (c *core) begin(producerID int64, producerEpoch int16) {
+	if _, emitted := c.producers[producerID]; emitted {
+		c.failure = c.flush()
+	}
 	if c.producers == nil {
 		c.producers = producerEpochs{}
 	}

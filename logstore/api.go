@@ -83,6 +83,10 @@ const (
 type AppendOptions struct {
 	Origin      Origin
 	LeaderEpoch int32 // written into the batches; must not be lower than the partition's epoch
+	// Verify refuses a client's batch that begins a transaction without the Guard of BeginVerification: ErrUnverified when
+	// there is none, ErrInvalidTxnState when it holds no more.
+	Verify bool
+	Guard  uint64
 }
 
 // AppendResult tells where the records stand.

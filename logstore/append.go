@@ -164,7 +164,7 @@ func (p *Partition) appendLocked(records []byte, info *appendInfo, o AppendOptio
 	}
 	end := p.end.load()
 	if info.producers {
-		repeated, err := p.checkProducers(records, o.Origin)
+		repeated, err := p.checkProducers(records, o)
 		if err != nil {
 			return result, err
 		}
@@ -217,7 +217,7 @@ func (p *Partition) takeBack(f vfs.File, size int64, cause error) error {
 }
 
 // checkProducers decides over all batches without a change; a batch that was appended before is returned.
-func (p *Partition) checkProducers(records []byte, origin Origin) (*producer.Batch, error) {
+func (p *Partition) checkProducers(records []byte, o AppendOptions) (*producer.Batch, error) {
 	p.markers = p.markers[:0]
 	for rest := records; len(rest) > 0; {
 		v, after, _ := batch.Next(rest) // validated
@@ -238,8 +238,13 @@ func (p *Partition) checkProducers(records []byte, origin Origin) (*producer.Bat
 		if !v.HasProducerID() {
 			continue
 		}
-		if repeated, err := p.producers.Check(v, origin == OriginClient); err != nil || repeated != nil {
+		if repeated, err := p.producers.Check(v, o.Origin == OriginClient); err != nil || repeated != nil {
 			return repeated, err
+		}
+		if o.Verify && v.IsTransactional() {
+			if err := p.producers.CheckGuard(v, o.Guard); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return nil, nil

@@ -18,6 +18,8 @@ var (
 	ErrInvalidProducerEpoch   = producer.ErrInvalidProducerEpoch
 	ErrUnknownProducer        = errors.New("unknown producer id")
 	ErrInvalidTxnState        = producer.ErrInvalidTxnState
+	ErrUnverified             = producer.ErrUnverified
+	ErrCoordinatorFenced      = producer.ErrCoordinatorFenced
 	ErrOffsetOutOfRange       = errors.New("offset out of range")
 	ErrStorage                = errors.New("storage error")
 	ErrStalled                = errors.New("storage stalled")

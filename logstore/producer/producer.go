@@ -17,6 +17,7 @@ var (
 	ErrOutOfOrderSequence   = errors.New("out of order sequence number")
 	ErrInvalidProducerEpoch = errors.New("invalid producer epoch")
 	ErrInvalidTxnState      = errors.New("invalid transaction state")
+	ErrCoordinatorFenced    = errors.New("fenced transaction coordinator")
 )
 
 // Window is how many batches of a producer are remembered (ProducerStateEntry.NUM_BATCHES_TO_RETAIN).
@@ -90,7 +91,9 @@ type States struct {
 	transactions []transaction // by first offset
 	// SnapshotOffset is the newest .snapshot on disk (or queued); lastOffset the end of what was applied.
 	SnapshotOffset int64
-	Changed        bool // since SnapshotOffset
+	Changed        bool                    // since SnapshotOffset
+	verifying      map[int64]*verification // by producer id; nil when there were none yet
+	lastGuard      uint64
 }
 
 // Check decides over a data batch without changing anything. It returns the batch of the window that v repeats.
@@ -144,10 +147,10 @@ func (s *States) CheckMarker(v batch.View, m Marker) error {
 		return nil
 	}
 	if v.ProducerEpoch() < e.epoch {
-		return fmt.Errorf("%w: producer %d has epoch %d, the Marker %d", ErrInvalidProducerEpoch, v.ProducerID(), e.epoch, v.ProducerEpoch())
+		return fmt.Errorf("%w: producer %d has epoch %d, the marker %d", ErrInvalidProducerEpoch, v.ProducerID(), e.epoch, v.ProducerEpoch())
 	}
 	if m.coordinatorEpoch < e.coordinatorEpoch {
-		return fmt.Errorf("%w: coordinator epoch %d, the Marker says %d", ErrInvalidTxnState, e.coordinatorEpoch, m.coordinatorEpoch)
+		return fmt.Errorf("%w: epoch %d, the marker says %d", ErrCoordinatorFenced, e.coordinatorEpoch, m.coordinatorEpoch)
 	}
 	return nil
 }
@@ -193,6 +196,7 @@ func (s *States) Apply(v batch.View, m Marker, at Position, nowMs int64) {
 	}
 	e.lastTimestampMs = max(e.lastTimestampMs, nowMs)
 	if v.IsControl() {
+		delete(s.verifying, v.ProducerID())
 		if m.valid {
 			e.coordinatorEpoch = m.coordinatorEpoch
 			s.end(v.ProducerID(), e, v.LastOffset(), !m.commit)
@@ -203,6 +207,7 @@ func (s *States) Apply(v batch.View, m Marker, at Position, nowMs int64) {
 		e.add(Batch{v.LastSequence(), v.LastOffsetDelta(), v.LastOffset(), v.MaxTimestamp()})
 	}
 	if v.IsTransactional() && e.txnFirstOffset < 0 {
+		delete(s.verifying, v.ProducerID())
 		e.txnFirstOffset = at.Offset
 		s.transactions = append(s.transactions, transaction{producerID: v.ProducerID(), first: at, lastOffset: -1})
 	}
@@ -262,6 +267,11 @@ func (s *States) Expire(nowMs, expirationMs int64) {
 		if e.txnFirstOffset < 0 && nowMs-e.lastTimestampMs >= expirationMs {
 			delete(s.byID, id)
 			s.Changed = true
+		}
+	}
+	for id, v := range s.verifying {
+		if nowMs-v.atMs >= expirationMs {
+			delete(s.verifying, id)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func TestMarkersOfOldCoordinators(t *testing.T) {
 	}
 	v, m := marked(5)
 	s.Apply(v, m, Position{}, 5)
-	if v, m = marked(4); !errors.Is(s.CheckMarker(v, m), ErrInvalidTxnState) {
+	if v, m = marked(4); !errors.Is(s.CheckMarker(v, m), ErrCoordinatorFenced) {
 		t.Fatal("a coordinator that was replaced may not write markers")
 	}
 	if v, m = marked(5); s.CheckMarker(v, m) != nil {
@@ -103,4 +103,81 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%x: %v", b, err)
 		}
 	})
+}
+
+func TestVerification(t *testing.T) {
+	t.Parallel()
+	s := New()
+	at := int64(0)
+	build := func(epoch int16, sequence int32) batch.View {
+		b := batch.Builder{Transactional: true, HasProducer: true, ProducerID: 7, ProducerEpoch: epoch, BaseSequence: sequence, BaseOffset: at}
+		b.Append(0, nil, []byte("v"))
+		records, err := b.Build(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return records
+	}
+	add := func(v batch.View) {
+		var m Marker
+		if v.IsControl() {
+			var err error
+			if m, err = ParseMarker(v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Apply(v, m, Position{Offset: at}, 0)
+		at++
+	}
+	end := func() { add(batch.EndTxnMarker(nil, 7, 0, true, 1, 0)) }
+	first, second := build(0, 0), build(0, 1)
+	if err := s.CheckGuard(first, 0); !errors.Is(err, ErrUnverified) {
+		t.Fatal(err)
+	}
+	// The later of two first batches asks first, and may not begin.
+	guard := s.BeginVerification(7, 0, 1, 0)
+	if again := s.BeginVerification(7, 0, 0, 0); again != guard || guard == 0 {
+		t.Fatalf("guards %d and %d", guard, again)
+	}
+	if err := s.CheckGuard(second, guard); !errors.Is(err, ErrOutOfOrderSequence) {
+		t.Fatal(err)
+	}
+	if err := s.CheckGuard(first, guard+1); !errors.Is(err, ErrInvalidTxnState) {
+		t.Fatal(err)
+	}
+	if err := s.CheckGuard(first, guard); err != nil {
+		t.Fatal(err)
+	}
+	add(first)
+	if err := s.CheckGuard(second, 0); err != nil {
+		t.Fatalf("an open transaction: %v", err)
+	}
+	if guard := s.BeginVerification(7, 0, 1, 0); guard != 0 {
+		t.Fatalf("an open transaction has guard %d", guard)
+	}
+	end()
+	// A marker that comes between the coordinator's answer and the append takes the guard away.
+	guard = s.BeginVerification(7, 0, 1, 0)
+	end()
+	if err := s.CheckGuard(second, guard); !errors.Is(err, ErrInvalidTxnState) {
+		t.Fatal(err)
+	}
+	// Nobody is verified by the guard of a newer epoch.
+	newer := s.BeginVerification(7, 2, 0, 0)
+	if older := s.BeginVerification(7, 1, 0, 0); older == newer || !errors.Is(s.CheckGuard(build(1, 0), older), ErrInvalidTxnState) {
+		t.Fatalf("guards %d and %d", newer, older)
+	}
+	if err := s.CheckEpochs(7, -1, false, 0); !errors.Is(err, ErrInvalidProducerEpoch) {
+		t.Fatal(err)
+	}
+	if err := s.CheckEpochs(7, 0, true, 0); !errors.Is(err, ErrCoordinatorFenced) {
+		t.Fatal(err)
+	}
+	if err := s.CheckEpochs(8, 0, true, 0); err != nil || s.CheckEpochs(7, 0, true, 1) != nil {
+		t.Fatal(err)
+	}
+	s.Expire(1000, 1000)
+	if len(s.verifying) != 0 {
+		t.Fatal("verifications do not expire")
+	}
 }

@@ -1,0 +1,107 @@
+package producer
+
+import (
+	"errors"
+	"fmt"
+
+	"kaas/codec/batch"
+	"kaas/internal/limits"
+)
+
+// ErrUnverified: the batch would begin a transaction that the coordinator was not asked about (KIP-890). Begin a
+// verification, ask, and append again with its guard.
+var ErrUnverified = errors.New("the transaction is not verified")
+
+// verification is a producer's wish to begin a transaction here, which the transaction coordinator is being asked about
+// (VerificationStateEntry). It ends with the first batch, or with a marker: what the coordinator said before it is out of
+// date then.
+type verification struct {
+	guard uint64
+	epoch int16
+	// lowestSequence that asked: of several first batches only the first may begin, since a producer that the partition
+	// does not know may begin at any sequence.
+	lowestSequence int32
+	atMs           int64
+}
+
+// BeginVerification returns the guard that goes with the append of a first batch, or 0 when the transaction is open
+// already and needs none.
+func (s *States) BeginVerification(producerID int64, epoch int16, sequence int32, nowMs int64) (guard uint64) {
+	if s.open(producerID, epoch) {
+		return 0
+	}
+	if v := s.verifying[producerID]; v != nil && v.epoch == epoch {
+		v.lowestSequence = min(v.lowestSequence, sequence)
+		return v.guard
+	} else if v != nil && v.epoch > epoch {
+		s.lastGuard++
+		return s.lastGuard // guards nothing: the append will find the newer one
+	}
+	if s.verifying == nil || len(s.verifying) >= limits.ProducersPerPartition {
+		s.verifying = map[int64]*verification{} // those that are forgotten here are refused, and begin again
+	}
+	s.lastGuard++
+	s.verifying[producerID] = &verification{guard: s.lastGuard, epoch: epoch, lowestSequence: sequence, atMs: nowMs}
+	return s.lastGuard
+}
+
+// CheckGuard decides over a transactional batch that Check has let through.
+func (s *States) CheckGuard(v batch.View, guard uint64) error {
+	if s.open(v.ProducerID(), v.ProducerEpoch()) {
+		return nil
+	}
+	if guard == 0 {
+		return ErrUnverified
+	}
+	known := s.verifying[v.ProducerID()]
+	if known == nil || known.guard != guard {
+		return fmt.Errorf("%w: the transaction of producer %d ended while its first batch here was being verified", ErrInvalidTxnState, v.ProducerID())
+	}
+	if v.BaseSequence() > known.lowestSequence {
+		return fmt.Errorf("%w: producer %d: sequence %d came, %d is still being verified", ErrOutOfOrderSequence, v.ProducerID(), v.BaseSequence(), known.lowestSequence)
+	}
+	return nil
+}
+
+// open says whether the producer has a transaction open here with this epoch.
+func (s *States) open(producerID int64, epoch int16) bool {
+	e := s.byID[producerID]
+	return e != nil && e.txnFirstOffset >= 0 && e.epoch == epoch
+}
+
+// CheckEpochs is what Check and CheckMarker would say of the epochs of a batch of this producer.
+func (s *States) CheckEpochs(producerID int64, epoch int16, isMarker bool, coordinatorEpoch int32) error {
+	e := s.byID[producerID]
+	switch {
+	case e == nil:
+	case epoch < e.epoch:
+		return fmt.Errorf("%w: producer %d has epoch %d, the batch %d", ErrInvalidProducerEpoch, producerID, e.epoch, epoch)
+	case isMarker && coordinatorEpoch < e.coordinatorEpoch:
+		return fmt.Errorf("%w: epoch %d, the marker says %d", ErrCoordinatorFenced, e.coordinatorEpoch, coordinatorEpoch)
+	}
+	return nil
+}
+
+// Producer is one producer as DescribeProducers shows it.
+type Producer struct {
+	ID               int64
+	Epoch            int16
+	LastSequence     int32 // -1: none
+	LastTimestampMs  int64
+	CoordinatorEpoch int32 // -1: never saw a marker
+	TxnFirstOffset   int64 // -1: no open transaction
+}
+
+// Producers lists those that are known, in no order.
+func (s *States) Producers() []Producer {
+	all := make([]Producer, 0, len(s.byID))
+	for id, e := range s.byID {
+		p := Producer{ID: id, Epoch: e.epoch, LastSequence: -1, LastTimestampMs: e.lastTimestampMs, CoordinatorEpoch: e.coordinatorEpoch, TxnFirstOffset: e.txnFirstOffset}
+		if e.count > 0 {
+			last := &e.batches[e.count-1]
+			p.LastSequence, p.LastTimestampMs = last.lastSequence, last.TimestampMs
+		}
+		all = append(all, p)
+	}
+	return all
+}

@@ -1,0 +1,30 @@
+package logstore
+
+import "kaas/logstore/producer"
+
+// BeginVerification begins to verify a producer's first batch of a transaction in this partition (KIP-890): the guard goes
+// with its append, after the coordinator has said yes. 0: the transaction is open already.
+func (p *Partition) BeginVerification(producerID int64, epoch int16, sequence int32) (guard uint64) {
+	nowMs := p.store.nowMs()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.producers.BeginVerification(producerID, epoch, sequence, nowMs)
+}
+
+// CheckProducer says whether Append would refuse a coordinator's batch for the producer's epoch or, of a marker, for the
+// coordinator's. It changes nothing.
+func (p *Partition) CheckProducer(producerID int64, epoch int16, marker bool, coordinatorEpoch int32) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.producers.CheckEpochs(producerID, epoch, marker, coordinatorEpoch); err != nil {
+		return p.wrap(err)
+	}
+	return nil
+}
+
+// Producers lists the producers that the partition knows, in no order.
+func (p *Partition) Producers() []producer.Producer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.producers.Producers()
+}
