@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -139,6 +140,15 @@ func TestSeveralDirectories(t *testing.T) {
 	t.Parallel()
 	h := start(t, func(o *Options) { o.Dirs = []string{t.TempDir(), t.TempDir(), t.TempDir()} })
 	count := map[string]int{}
+	var wg sync.WaitGroup
+	for i := range 9 {
+		wg.Go(func() { // the broker makes the partitions of a topic at the same time
+			if _, err := h.s.Ensure(fmt.Sprint("t", i), topicID, 0, DefaultConfig()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
 	for i := range 9 {
 		p := h.partition(fmt.Sprint("t", i))
 		put(t, p, records(fmt.Sprint(i)))

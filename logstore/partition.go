@@ -53,7 +53,6 @@ type Partition struct {
 	rollJitterMs int64             // owner: mu
 	markers      []producer.Marker // scratch of Append; owner: mu
 	flushDueMs   int64             // flush.ms deadline, 0: none; owner: mu
-	cleanedTo    int64             // first offset that compaction has not seen; owner: mu
 }
 
 // pendingSeal is a sealed segment whose index files have to be written, and the producer snapshot at its end.

@@ -62,7 +62,7 @@ type logDir struct {
 	lock        vfs.Lock
 
 	checkpointMu sync.Mutex            // serialises rewrites of the checkpoint files; before Partition.mu
-	partitions   int                   // owner: Store.mu
+	partitions   int                   // served or being made; owner: Store.mu
 	stale        map[partitionKey]bool // deleted partitions that the checkpoint files may still name; owner: Store.mu
 }
 
@@ -368,6 +368,14 @@ func (s *Store) Ensure(topic string, topicID [16]byte, partition int32, c Config
 // directory, or one without metadata that the next Ensure adopts.
 func (s *Store) create(key partitionKey, topicID [16]byte, c Config) (*Partition, error) {
 	d, stale := s.placement(key)
+	placed := true
+	defer func() {
+		if placed {
+			s.mu.Lock()
+			d.partitions--
+			s.mu.Unlock()
+		}
+	}()
 	if stale {
 		if err := s.writeCheckpoints(d, nil); err != nil {
 			return nil, fmt.Errorf("%s-%d: %w: %w", key.topic, key.partition, ErrStorage, err)
@@ -400,7 +408,9 @@ func (s *Store) create(key partitionKey, topicID [16]byte, c Config) (*Partition
 	}
 	p.setSegments([]*segment{g})
 	s.mu.Lock()
-	s.publish(key, p)
+	s.publish(key, p) // counts it too
+	d.partitions--
+	placed = false
 	s.mu.Unlock()
 	return p, nil
 }
@@ -410,11 +420,11 @@ func (s *Store) placement(key partitionKey) (best *logDir, stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range s.dirs {
-		stale = stale || d.stale[key]
 		if best == nil || d.partitions < best.partitions {
 			best = d
 		}
 	}
+	best.partitions++ // several are made at the same time
 	return best, best.stale[key]
 }
 
