@@ -20,8 +20,8 @@ type requestMetrics struct {
 const maxAPIKey = 128
 
 type apiMetrics struct {
-	requests, requestBytes, replyBytes *obs.Counter
-	seconds                            *obs.Histogram
+	requests, requestBytes *obs.Counter
+	seconds                *obs.Histogram
 }
 
 // refusals are the reasons that the broker gives to RequestRefused.
@@ -48,22 +48,19 @@ func newAPIMetrics(registry *obs.Registry, api string) *apiMetrics {
 	return &apiMetrics{
 		requests:     registry.Counter(fmt.Sprintf("kaas_requests_total{api=%q}", api)),
 		requestBytes: registry.Counter(fmt.Sprintf("kaas_request_bytes_total{api=%q}", api)),
-		replyBytes:   registry.Counter(fmt.Sprintf("kaas_reply_bytes_total{api=%q}", api)),
 		seconds:      registry.Histogram(fmt.Sprintf("kaas_request_seconds{api=%q}", api)),
 	}
 }
 
-// RequestEnded implements broker.Metrics.
-func (m *requestMetrics) RequestEnded(api *codec.API, _ int16, requestBytes, replyBytes int, took time.Duration) {
+// RequestEnded implements broker.Metrics. Bytes of replies are counted by the
+// network: the broker does not know them for replies that hold file ranges.
+func (m *requestMetrics) RequestEnded(api *codec.API, _ int16, requestBytes, _ int, took time.Duration) {
 	a := m.other
 	if api.Key >= 0 && api.Key < maxAPIKey && m.byKey[api.Key] != nil {
 		a = m.byKey[api.Key]
 	}
 	a.requests.Inc()
 	a.requestBytes.Add(requestBytes)
-	if replyBytes > 0 {
-		a.replyBytes.Add(replyBytes)
-	}
 	a.seconds.Update(took.Seconds())
 }
 

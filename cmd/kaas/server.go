@@ -228,6 +228,8 @@ func (s *server) startNetwork(context.Context) (err error) {
 	s.onStop("the network", s.network.Close)
 	s.onStop("requests under way", s.drain)
 	s.registry.Gauge("kaas_connections", func() float64 { return float64(s.network.Stats().Connections) })
+	s.registry.Gauge("kaas_received_bytes_total", func() float64 { return float64(s.network.Stats().ReceivedBytes) })
+	s.registry.Gauge("kaas_sent_bytes_total", func() float64 { return float64(s.network.Stats().SentBytes) })
 	s.registry.Gauge("kaas_requests_in_flight", func() float64 { return float64(s.network.Stats().OpenSlots) })
 	return nil
 }
