@@ -47,16 +47,6 @@ func (c *epochCache) latest() int32 {
 	return -1
 }
 
-// at is the epoch of the record at offset.
-func (c *epochCache) at(offset int64) int32 {
-	for i := len(c.entries) - 1; i >= 0; i-- {
-		if c.entries[i].startOffset <= offset {
-			return c.entries[i].epoch
-		}
-	}
-	return -1
-}
-
 // truncateStart drops epochs that end at or below offset and lets the one that holds it begin there.
 func (c *epochCache) truncateStart(offset int64) {
 	for len(c.entries) > 1 && c.entries[1].startOffset <= offset {

@@ -110,7 +110,4 @@ func parseUUID(s string) (id [16]byte, err error) {
 func be32(b []byte) int32       { return int32(binary.BigEndian.Uint32(b)) }
 func be64(b []byte) int64       { return int64(binary.BigEndian.Uint64(b)) }
 func put32(b []byte, v int32)   { binary.BigEndian.PutUint32(b, uint32(v)) }
-func put64(b []byte, v int64)   { binary.BigEndian.PutUint64(b, uint64(v)) }
-func be16(b []byte) int16       { return int16(binary.BigEndian.Uint16(b)) }
-func put16(b []byte, v int16)   { binary.BigEndian.PutUint16(b, uint16(v)) }
 func relative(o, b int64) int32 { return int32(o - b) }

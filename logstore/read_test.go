@@ -337,8 +337,7 @@ func TestDeletedTopicNeverComesBack(t *testing.T) {
 		t.Fatal("still there")
 	}
 	other := [16]byte{9}
-	p, err = h.s.Ensure("a", other, 0, DefaultConfig())
-	if err != nil {
+	if _, err = h.s.Ensure("a", other, 0, DefaultConfig()); err != nil {
 		t.Fatal(err)
 	}
 	h.crash()

@@ -39,11 +39,10 @@ func (l *logBuffer) String() string {
 
 // harness is a store in a directory of its own that can be stopped, killed and started.
 type harness struct {
-	t     testing.TB
-	o     Options
-	s     *Store
-	logs  *logBuffer
-	nowMs int64
+	t    testing.TB
+	o    Options
+	s    *Store
+	logs *logBuffer
 }
 
 func start(t testing.TB, change ...func(*Options)) *harness {
