@@ -21,7 +21,7 @@ func Configuration() []byte {
 	table(&b, config.BrokerKeys())
 	b.WriteString("\n## Broker keys without effect\n\nThese keys are accepted at any value, so that a file or a container that was made for Kafka starts. The broker names those that are set in one line at its start.\n")
 	for _, group := range config.InertKeys() {
-		fmt.Fprintf(&b, "\n**%s**: `%s`\n", upperFirst(group.Why), strings.Join(group.Keys, "`, `"))
+		fmt.Fprintf(&b, "\n**%s**: `%s`\n", group.Why, strings.Join(group.Keys, "`, `"))
 	}
 	return b.Bytes()
 }
