@@ -24,6 +24,9 @@ func (m *Machine) DeleteGroup(t *coord.Turn, id string, done func(code int16)) {
 			tombstones = append(tombstones, offsetTombstone(id, topic, partition))
 		}
 	}
+	for _, p := range g.offsets.pendingOnly() {
+		tombstones = append(tombstones, offsetTombstone(id, p.topic, p.partition))
+	}
 	if g.recorded {
 		tombstones = append(tombstones, groupTombstone(id))
 	}
@@ -71,7 +74,7 @@ func (m *Machine) OffsetDelete(t *coord.Turn, req *kmsg.OffsetDeleteRequest, don
 			p := kmsg.OffsetDeleteResponseTopicPartition{Partition: asked.Partitions[j].Partition}
 			if subscribed {
 				p.ErrorCode = codeGroupSubscribed
-			} else if _, ok := g.offsets.get(asked.Topic, p.Partition); ok {
+			} else if _, ok := g.offsets.get(asked.Topic, p.Partition); ok || g.offsets.hasPending(asked.Topic, p.Partition) {
 				tombstones = append(tombstones, offsetTombstone(req.Group, asked.Topic, p.Partition))
 			}
 			topic.Partitions = append(topic.Partitions, p)

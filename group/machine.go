@@ -21,10 +21,9 @@ type Machine struct {
 	// mostGroups since the map was made; a map never gives memory back by itself.
 	mostGroups int
 
-	// openTransactions are the groups in which a producer has offsets pending, by
-	// producer id. A group may be in a list without having them any more (they were
-	// tombstoned); the marker ends both.
-	openTransactions map[int64][]*group
+	transactions transactions
+	// offsetRecords that were replayed, see offset.order.
+	offsetRecords int64
 	// unknownRecords of newer Kafka versions were met while loading.
 	unknownRecords int64
 
@@ -34,7 +33,8 @@ type Machine struct {
 
 // NewMachine returns an empty machine.
 func NewMachine(config *Config) *Machine {
-	m := &Machine{config: config, logger: config.Logger, groups: map[string]*group{}, openTransactions: map[int64][]*group{}}
+	m := &Machine{config: config, logger: config.Logger, groups: map[string]*group{},
+		transactions: transactions{open: map[int64]*openTransaction{}, verifying: map[int64][]*Verification{}}}
 	if m.logger == nil {
 		m.logger = slog.New(slog.DiscardHandler)
 	}

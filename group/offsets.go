@@ -13,13 +13,13 @@ const (
 
 // offset is one committed offset.
 type offset struct {
-	offset       int64
-	leaderEpoch  int32 // -1: not given
-	metadata     string
-	commitMs     int64    // wall clock of the commit
-	expireMs     int64    // -1: by offsets.retention.minutes; else given by OffsetCommit v2–v4
-	topicID      [16]byte // zero: committed before topic ids were recorded
-	recordOffset int64    // where the record stands in the log; -1: emitted by this incarnation
+	offset      int64
+	leaderEpoch int32 // -1: not given
+	metadata    string
+	commitMs    int64    // wall clock of the commit
+	expireMs    int64    // -1: by offsets.retention.minutes; else given by OffsetCommit v2–v4
+	topicID     [16]byte // zero: committed before topic ids were recorded
+	order       int64    // rises with each offset record, live and at load: of two, the later one wins
 }
 
 // offsets are the committed offsets of one group. Changed by Replay only.
@@ -87,7 +87,7 @@ func (o *offsets) endPending(producerID int64, commit bool) {
 	for topic, partitions := range topics {
 		for partition, value := range partitions {
 			old, ok := o.get(topic, partition)
-			if ok && value.recordOffset >= 0 && (old.recordOffset < 0 || old.recordOffset > value.recordOffset) {
+			if ok && old.order > value.order {
 				continue
 			}
 			o.set(topic, partition, value)
@@ -103,6 +103,26 @@ func (o *offsets) hasPending(topic string, partition int32) bool {
 		}
 	}
 	return false
+}
+
+// pendingOnly lists the partitions of which only open transactions have an offset.
+func (o *offsets) pendingOnly() []topicPartition {
+	var only []topicPartition
+	for _, producerID := range slices.Sorted(maps.Keys(o.pending)) {
+		for _, topic := range slices.Sorted(maps.Keys(o.pending[producerID])) {
+			for _, partition := range slices.Sorted(maps.Keys(o.pending[producerID][topic])) {
+				if _, committed := o.get(topic, partition); !committed && !slices.Contains(only, topicPartition{topic, partition}) {
+					only = append(only, topicPartition{topic, partition})
+				}
+			}
+		}
+	}
+	return only
+}
+
+type topicPartition struct {
+	topic     string
+	partition int32
 }
 
 // topicNames in order; so are partitions. Replies and tombstones are made in it.

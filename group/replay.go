@@ -44,11 +44,14 @@ func (m *Machine) replayOffset(r *coord.Record) error {
 	if err != nil {
 		return err
 	}
-	o.recordOffset = r.Offset
+	m.offsetRecords++
+	o.order = m.offsetRecords
 	g := m.groupOrNew(key.Group)
 	if r.InTransaction {
 		if g.offsets.setPending(r.ProducerID, key.Topic, key.Partition, o) {
-			m.openTransactions[r.ProducerID] = append(m.openTransactions[r.ProducerID], g)
+			m.transactions.add(r.ProducerID, r.ProducerEpoch, g)
+		} else {
+			m.transactions.add(r.ProducerID, r.ProducerEpoch, nil)
 		}
 		return nil
 	}
@@ -59,10 +62,9 @@ func (m *Machine) replayOffset(r *coord.Record) error {
 // ReplayMarker makes the offsets of a committed transaction count, or forgets
 // those of an aborted one.
 func (m *Machine) ReplayMarker(producerID int64, _ int16, commit bool) error {
-	for _, g := range m.openTransactions[producerID] {
+	for _, g := range m.transactions.end(producerID) {
 		g.offsets.endPending(producerID, commit)
 	}
-	delete(m.openTransactions, producerID)
 	return nil
 }
 

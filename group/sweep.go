@@ -57,6 +57,7 @@ func (m *Machine) sweep(t *coord.Turn) {
 // offsets.retention.check.interval.ms.
 func (m *Machine) checkRetention(t *coord.Turn) {
 	t.Schedule(&m.retention, t.NowMs+m.config.RetentionCheckIntervalMs)
+	m.transactions.expire(t.NowMs)
 	m.begin(t, m.expire)
 }
 

@@ -86,7 +86,7 @@ func TestLoadedTransactionalOffsets(t *testing.T) {
 			}
 		}
 	}
-	if open := len(s.Machine.openTransactions); open != 2 {
+	if open := len(s.Machine.transactions.open); open != 2 {
 		t.Errorf("%d transactions are open, want 2", open)
 	}
 }

@@ -20,6 +20,9 @@ const (
 	// GroupNewMemberJoinMs: a member that joins for the first time has no member id to heartbeat with, so its request
 	// may wait only this long (GroupMetadataManager's CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT).
 	GroupNewMemberJoinMs = 300_000
+	// GroupVerificationMs: the transaction coordinator's answer about a commit comes within milliseconds or, when a shard
+	// refuses it, never.
+	GroupVerificationMs = 60_000
 )
 
 // The broker's side of the group coordinators.
