@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -302,4 +303,39 @@ func TestStalledDisk(t *testing.T) {
 	if p.Stalled() || p.Err() != nil {
 		t.Fatal("the disk has returned")
 	}
+}
+
+// TestStopWithAStalledDisk: Close gives up with its context, and the next start recovers.
+func TestStopWithAStalledDisk(t *testing.T) {
+	t.Parallel()
+	var armed atomic.Bool
+	reached, gate := make(chan struct{}, 1), make(chan struct{})
+	m := vfs.NewMem()
+	fsys := &vfs.Faulty{FS: m, Before: func(op vfs.Op) error {
+		if op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, logSuffix) && armed.CompareAndSwap(true, false) {
+			reached <- struct{}{}
+			<-gate
+		}
+		return nil
+	}}
+	h := start(t, func(o *Options) { o.Dirs, o.FS = []string{"/data"}, fsys })
+	p := h.partition("a")
+	put(t, p, records("0"))
+	armed.Store(true)
+	if _, err := p.Append(records("1"), AppendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	<-reached
+	soon, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := h.s.Close(soon); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("%v", err)
+	}
+	if _, err := m.Stat("/data/" + cleanShutdownName); err == nil {
+		t.Fatal("marked as clean")
+	}
+	close(gate)
+	await(t, p, 2)
+	h.open()
+	expect(t, h.partition("a"), "0", "1")
 }

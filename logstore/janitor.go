@@ -370,17 +370,26 @@ func (s *Store) Close(ctx context.Context) error {
 	}
 	s.closed = true
 	s.mu.Unlock()
-	close(s.janitor.stop)
-	<-s.janitor.done
 	all := s.All()
-	for _, p := range all {
-		p.mu.Lock()
-		if p.end.offset.Load() > p.durable.Load() {
-			s.committer.enqueue(p)
+	stopped := make(chan struct{})
+	go func() { // it waits for the disk, which may be stalled
+		defer close(stopped)
+		close(s.janitor.stop)
+		<-s.janitor.done
+		for _, p := range all {
+			p.mu.Lock()
+			if p.end.offset.Load() > p.durable.Load() {
+				s.committer.enqueue(p)
+			}
+			p.mu.Unlock()
 		}
-		p.mu.Unlock()
+		s.committer.close()
+	}()
+	select {
+	case <-stopped:
+	case <-ctx.Done():
+		return fmt.Errorf("logstore: the disk did not answer in time, the next start recovers: %w", errors.Join(ctx.Err(), s.unlock()))
 	}
-	s.committer.close()
 	ends := map[*logDir]*offsetsFile{}
 	for _, d := range s.dirs {
 		ends[d] = new(offsetsFile)
