@@ -5,7 +5,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -333,18 +332,6 @@ func lastLines(text string) string {
 		return "…" + text[len(text)-most:]
 	}
 	return text
-}
-
-// exitCode returns the code of a program that ended by itself, -1 otherwise.
-func exitCode(err error) int {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exit.ExitCode()
-	}
-	if err == nil {
-		return 0
-	}
-	return -1
 }
 
 func ptr(value string) *string { return &value }
