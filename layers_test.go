@@ -47,8 +47,11 @@ var layers = []layer{
 	{dir: "txn", may: []string{"coord"}, modules: []string{"github.com/twmb/franz-go/pkg/kbin", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "state machines without I/O"},
 	{dir: "group", may: []string{"coord", "meta"}, modules: []string{"github.com/twmb/franz-go/pkg/kbin", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "state machines without I/O"},
 
+	{dir: "broker/coordinators", may: []string{"group", "txn", "coord", "auth", "meta", "meta/config", "logstore", "codec", "codec/batch"},
+		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "requests of groups and transactions, brought to their machines"},
+
 	// Siblings: none imports another.
-	{dir: "broker", may: []string{"group", "coord", "auth", "meta", "meta/config", "logstore", "codec", "codec/batch", "netio", "internal/bufpool", "internal/delay"},
+	{dir: "broker", may: []string{"broker/coordinators", "coord", "auth", "meta", "meta/config", "logstore", "codec", "codec/batch", "netio", "internal/bufpool", "internal/delay"},
 		modules: []string{"github.com/google/uuid", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the data plane"},
 	{dir: "admin", may: []string{"auth", "meta", "meta/config", "codec", "logstore"},
 		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the control plane"},

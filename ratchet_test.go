@@ -22,7 +22,6 @@ var exceptions = map[string]struct {
 	reason string
 }{
 	"package logstore": {4600, "index, producer state and checkpoints have byte formats of their own and become packages below it"},
-	"package broker":   {5000, "data plane and group handlers are one package; the group handlers become one of their own before transactions come"},
 }
 
 func TestSizeRatchets(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"kaas/auth"
+	"kaas/broker/coordinators"
 	"kaas/codec"
 	"kaas/logstore"
 	"kaas/meta"
@@ -77,8 +78,9 @@ type Broker struct {
 	observer observer
 	dispatch dispatcher
 
-	data   dataPart
-	groups groupPart
+	data dataPart
+	// coordinators of groups and transactions; set by New.
+	coordinators *coordinators.Coordinators
 }
 
 // hooks are how the parts of the room hear of what the observer does. They run
@@ -121,9 +123,7 @@ func New(o Options) (*Broker, error) {
 	if err := b.data.start(b); err != nil {
 		return nil, fmt.Errorf("broker: produce and fetch: %w", err)
 	}
-	if err := b.groups.start(b); err != nil {
-		return nil, fmt.Errorf("broker: groups: %w", err)
-	}
+	b.startCoordinators()
 	return b, nil
 }
 
@@ -135,7 +135,7 @@ func (b *Broker) Start(ctx context.Context) error { return b.observer.start(ctx)
 // store after it, by the caller.
 func (b *Broker) Close() {
 	b.observer.stop()
-	b.groups.stop()
+	b.coordinators.Close()
 	b.data.stop()
 }
 
@@ -146,12 +146,11 @@ func (b *Broker) APIs() []codec.API {
 		b.metadataAPI(),
 		b.findCoordinatorAPI(),
 		b.apiVersionsAPI(),
-		b.initProducerIDAPI(),
 		b.describeClusterAPI(),
 		b.describeTopicPartitionsAPI(),
 	}
 	apis = append(apis, b.dataAPIs()...)
-	return append(apis, b.groupAPIs()...)
+	return append(apis, b.coordinators.APIs()...)
 }
 
 // SetRegistry gives the broker the APIs that it dispatches and advertises: all of

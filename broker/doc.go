@@ -1,5 +1,5 @@
 // Package broker is the data plane: it dispatches requests to their handlers and
-// serves produce, fetch, metadata, offsets and groups from the partitions of the
+// serves produce, fetch, metadata and offset lookups from the partitions of the
 // log store. One API key is one file, NN_name.go; what is left out on purpose
 // stands in ledger.go.
 //
@@ -12,7 +12,7 @@
 // inline or two-phase handler runs there and never blocks. Pool handlers run on
 // the worker pool that is handed in. The room starts: the observer, which owns all
 // changes of the view (observer.go); the timers and workers of produce and fetch
-// (dataPart); the shards of the group coordinators, by coord (groupPart). All end
+// (dataPart); the shards of the group coordinators, by coord (package coordinators). All end
 // with Close.
 //
 // What is shared. The view (topic name or id to partitions) is immutable and is

@@ -39,6 +39,14 @@ func eventually(t testing.TB, what string, condition func() bool) {
 	}
 }
 
+// servedID is the topic's id, or zero when it is not served.
+func servedID(b *Broker, name string) [16]byte {
+	if topic := b.topic(name); topic != nil {
+		return topic.id
+	}
+	return [16]byte{}
+}
+
 func versioned[R kmsg.Request](r R, version int16) R {
 	r.SetVersion(version)
 	return r
@@ -82,7 +90,7 @@ func commitRequest(b *Broker, version int16, group, topic string, partition int3
 	r.Group, r.Generation = group, -1
 	p := kmsg.NewOffsetCommitRequestTopicPartition()
 	p.Partition, p.Offset, p.Metadata = partition, offset, kmsg.StringPtr("meta")
-	r.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: topic, TopicID: b.topicIDOf(topic), Partitions: []kmsg.OffsetCommitRequestTopicPartition{p}}}
+	r.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: topic, TopicID: servedID(b, topic), Partitions: []kmsg.OffsetCommitRequestTopicPartition{p}}}
 	return r
 }
 
@@ -107,7 +115,7 @@ func fetchOffset(t testing.TB, b *Broker, version int16, group, topic string, pa
 	}
 	one := kmsg.NewOffsetFetchRequestGroup()
 	one.Group = group
-	one.Topics = []kmsg.OffsetFetchRequestGroupTopic{{Topic: topic, TopicID: b.topicIDOf(topic), Partitions: []int32{partition}}}
+	one.Topics = []kmsg.OffsetFetchRequestGroupTopic{{Topic: topic, TopicID: servedID(b, topic), Partitions: []int32{partition}}}
 	r.Groups = []kmsg.OffsetFetchRequestGroup{one}
 	got := call[*kmsg.OffsetFetchResponse](t, b, testSession(), r)
 	if got.Groups[0].ErrorCode != 0 {
@@ -264,7 +272,7 @@ func TestOffsetFetchOfAll(t *testing.T) {
 				t.Errorf("v%d group %d: %+v", version, i, g)
 			}
 		}
-		if id := got.Groups[0].Topics[0].TopicID; version >= 10 && id != b.topicIDOf("t") {
+		if id := got.Groups[0].Topics[0].TopicID; version >= 10 && id != servedID(b, "t") {
 			t.Errorf("v%d: topic id %x", version, id)
 		}
 	}
@@ -279,7 +287,7 @@ func TestDeletedTopicTakesItsOffsets(t *testing.T) {
 		}
 	}
 	for _, hook := range b.hooks.topicRemoved {
-		hook("t", b.topicIDOf("t"))
+		hook("t", servedID(b, "t"))
 	}
 	eventually(t, "the groups have gone with their only offsets", func() bool {
 		return len(call[*kmsg.ListGroupsResponse](t, b, testSession(), kmsg.NewPtrListGroupsRequest()).Groups) == 0
@@ -380,7 +388,7 @@ func TestGroupAuthorization(t *testing.T) {
 func TestGroupKeysOnBadAndTooMuchInput(t *testing.T) {
 	t.Parallel()
 	b := newGroupBroker(t)
-	for _, api := range b.groupAPIs() {
+	for _, api := range b.coordinators.APIs() {
 		for version := api.MinVersion; version <= api.MaxVersion; version++ {
 			request := kmsg.RequestForKey(api.Key)
 			request.SetVersion(version)

@@ -54,6 +54,8 @@ func newImageBroker(t testing.TB, topics ...*meta.Topic) *Broker {
 	self := meta.BrokerInfo{ID: 1, Endpoints: map[string]meta.Endpoint{"PLAINTEXT": {}, "OUTSIDE": {Host: "broker.example", Port: 30092}}}
 	b := &Broker{Images: &meta.Images{}, Config: &cfg, Authorizer: auth.AllowAll{}, Pool: goPool{}, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}
 	b.view.Store(emptyView)
+	b.startCoordinators()
+	t.Cleanup(b.coordinators.Close)
 	b.Images.Store(meta.NewImage("cluster-0", 1, 1, []meta.BrokerInfo{self}, topics))
 	registry, err := codec.NewRegistry(b.APIs()...)
 	if err != nil {

@@ -1,4 +1,4 @@
-package broker
+package coordinators
 
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -15,19 +15,19 @@ import (
 //   - Group Delete for the group, Topic Read for each topic. Offsets of a topic that
 //     the group subscribes to are GROUP_SUBSCRIBED_TO_TOPIC; a group with members that
 //     are no consumers is NON_EMPTY_GROUP. An offset that is not there is deleted.
-func (b *Broker) offsetDeleteAPI() codec.API {
+func (c *Coordinators) offsetDeleteAPI() codec.API {
 	return codec.API{
-		Key: 47, Name: "OffsetDelete", MinVersion: 0, MaxVersion: 0, Class: codec.TwoPhase, Handle: b.offsetDelete,
+		Key: 47, Name: "OffsetDelete", MinVersion: 0, MaxVersion: 0, Class: codec.TwoPhase, Handle: c.offsetDelete,
 		Refuse: refuseWith(func(*codec.Request) kmsg.Response { return offsetDeleteError(refusedCode) }),
 	}
 }
 
-func (b *Broker) offsetDelete(r *codec.Request) {
+func (c *Coordinators) offsetDelete(r *codec.Request) {
 	request := kmsg.NewPtrOffsetDeleteRequest()
 	if !decodeGroupRequest(r, request) {
 		return
 	}
-	if !b.groupAllowed(r, auth.OperationDelete, request.Group) {
+	if !c.groupAllowed(r, auth.OperationDelete, request.Group) {
 		r.Respond(offsetDeleteError(kerr.GroupAuthorizationFailed.Code))
 		return
 	}
@@ -40,7 +40,7 @@ func (b *Broker) offsetDelete(r *codec.Request) {
 		asked, answer := &request.Topics[i], &response.Topics[i]
 		answer.Topic = asked.Topic
 		answer.Partitions = make([]kmsg.OffsetDeleteResponseTopicPartition, len(asked.Partitions))
-		topic, code := b.offsetTopic(r, false, asked.Topic, [16]byte{}, auth.OperationRead)
+		topic, code := c.offsetTopic(r, false, asked.Topic, [16]byte{}, auth.OperationRead)
 		accepted := kmsg.OffsetDeleteRequestTopic{Topic: asked.Topic}
 		for j := range asked.Partitions {
 			place := &answer.Partitions[j].ErrorCode
@@ -48,7 +48,7 @@ func (b *Broker) offsetDelete(r *codec.Request) {
 			if code != 0 {
 				continue
 			}
-			if _, err := topic.partition(asked.Partitions[j].Partition); err != nil {
+			if _, err := topic.Log(asked.Partitions[j].Partition); err != nil {
 				*place = err.Code
 				continue
 			}
@@ -59,7 +59,7 @@ func (b *Broker) offsetDelete(r *codec.Request) {
 			valid.Topics = append(valid.Topics, accepted)
 		}
 	}
-	b.submit(request.Group,
+	c.submit(request.Group,
 		func(m *group.Machine, t *coord.Turn) {
 			m.OffsetDelete(t, &valid, func(done *kmsg.OffsetDeleteResponse) {
 				if done.ErrorCode != 0 {

@@ -1,4 +1,4 @@
-package broker
+package coordinators
 
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -18,9 +18,9 @@ import (
 //     id and MEMBER_ID_REQUIRED (KIP-394); v5: group.instance.id, static members
 //     (KIP-345); v7: protocol type in the reply; v8: reason (KIP-800), logged; v9: a
 //     returning static leader is told not to assign (KIP-814).
-func (b *Broker) joinGroupAPI() codec.API {
+func (c *Coordinators) joinGroupAPI() codec.API {
 	return codec.API{
-		Key: 11, Name: "JoinGroup", MinVersion: 0, MaxVersion: 9, Class: codec.TwoPhase, Handle: b.joinGroup,
+		Key: 11, Name: "JoinGroup", MinVersion: 0, MaxVersion: 9, Class: codec.TwoPhase, Handle: c.joinGroup,
 		EstimateBytes: estimateJoin,
 		Refuse:        refuseWith(func(*codec.Request) kmsg.Response { return group.JoinError(refusedCode, "") }),
 		Note:          "static members, reasons",
@@ -33,17 +33,17 @@ func (b *Broker) joinGroupAPI() codec.API {
 // bytes in memory and at least 3 on the wire.
 func estimateJoin(_ codec.Header, bodyBytes int) int { return 1024 + 16*bodyBytes }
 
-func (b *Broker) joinGroup(r *codec.Request) {
+func (c *Coordinators) joinGroup(r *codec.Request) {
 	request := kmsg.NewPtrJoinGroupRequest()
 	if !decodeGroupRequest(r, request) {
 		return
 	}
-	if !b.groupAllowed(r, auth.OperationRead, request.Group) {
+	if !c.groupAllowed(r, auth.OperationRead, request.Group) {
 		r.Respond(group.JoinError(kerr.GroupAuthorizationFailed.Code, ""))
 		return
 	}
 	client := groupClient(r)
-	b.submit(request.Group,
+	c.submit(request.Group,
 		func(m *group.Machine, t *coord.Turn) {
 			m.JoinGroup(t, client, request, func(response *kmsg.JoinGroupResponse) { r.Respond(response) })
 		},

@@ -1,4 +1,4 @@
-package broker
+package coordinators
 
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -21,11 +21,11 @@ import (
 //   - v4 and v5 say the same as v3; Kafka uses them to know clients that understand
 //     PRODUCER_FENCED and TRANSACTION_ABORTABLE.
 
-func (b *Broker) initProducerIDAPI() codec.API {
+func (c *Coordinators) initProducerIDAPI() codec.API {
 	return codec.API{
 		Key: 22, Name: "InitProducerId", MinVersion: 0, MaxVersion: 5, Class: codec.Pool, // the next block of ids may have to reach the disk
 		EstimateBytes: smallEstimate,
-		Handle:        b.initProducerID,
+		Handle:        c.initProducerID,
 		Refuse: func(r *codec.Request, _ int16, throttleMs int32) {
 			// The retriable error that producers know here (TransactionManager.InitProducerIdHandler).
 			response := initProducerIDRefused(kerr.CoordinatorLoadInProgress)
@@ -42,19 +42,19 @@ func initProducerIDRefused(err *kerr.Error) *kmsg.InitProducerIDResponse {
 	return response
 }
 
-func (b *Broker) initProducerID(r *codec.Request) {
+func (c *Coordinators) initProducerID(r *codec.Request) {
 	request := kmsg.NewPtrInitProducerIDRequest()
 	if err := r.Decode(request); err != nil {
 		r.Fail(err)
 		return
 	}
-	if refused := b.checkInitProducerID(r, request); refused != nil {
+	if refused := c.checkInitProducerID(r, request); refused != nil {
 		r.Respond(initProducerIDRefused(refused))
 		return
 	}
-	id, err := b.Store.NextProducerID()
+	id, err := c.nextProducerID()
 	if err != nil {
-		b.Logger.Error("no new producer id: the block of ids could not be reserved on disk", "error", err)
+		c.logger.Error("no new producer id: the block of ids could not be reserved on disk", "error", err)
 		r.Respond(initProducerIDRefused(kerr.CoordinatorNotAvailable))
 		return
 	}
@@ -63,12 +63,12 @@ func (b *Broker) initProducerID(r *codec.Request) {
 	r.Respond(response)
 }
 
-func (b *Broker) checkInitProducerID(r *codec.Request, request *kmsg.InitProducerIDRequest) *kerr.Error {
+func (c *Coordinators) checkInitProducerID(r *codec.Request, request *kmsg.InitProducerIDRequest) *kerr.Error {
 	if request.TransactionalID != nil {
-		if !b.allowed(r, auth.OperationWrite, auth.ResourceTransactionalID, *request.TransactionalID) {
+		if !c.allowed(r, auth.OperationWrite, auth.ResourceTransactionalID, *request.TransactionalID) {
 			return kerr.TransactionalIDAuthorizationFailed
 		}
-	} else if !b.mayWriteIdempotently(r) {
+	} else if !c.mayWriteIdempotently(r) {
 		return kerr.ClusterAuthorizationFailed
 	}
 	switch {
@@ -78,7 +78,7 @@ func (b *Broker) checkInitProducerID(r *codec.Request, request *kmsg.InitProduce
 		return nil
 	case *request.TransactionalID == "":
 		return kerr.InvalidRequest
-	case request.TransactionTimeoutMillis <= 0 || request.TransactionTimeoutMillis > b.Config.TransactionMaxTimeoutMs:
+	case request.TransactionTimeoutMillis <= 0 || request.TransactionTimeoutMillis > c.config.TransactionMaxTimeoutMs:
 		return kerr.InvalidTransactionTimeout
 	}
 	return kerr.UnsupportedVersion
@@ -86,12 +86,12 @@ func (b *Broker) checkInitProducerID(r *codec.Request, request *kmsg.InitProduce
 
 // mayWriteIdempotently: IdempotentWrite on the cluster, or, since KIP-679, Write
 // on any topic at all.
-func (b *Broker) mayWriteIdempotently(r *codec.Request) bool {
-	if b.allowed(r, auth.OperationIdempotentWrite, auth.ResourceCluster, auth.ClusterName) {
+func (c *Coordinators) mayWriteIdempotently(r *codec.Request) bool {
+	if c.allowed(r, auth.OperationIdempotentWrite, auth.ResourceCluster, auth.ClusterName) {
 		return true
 	}
-	for _, topic := range b.Images.Load().Topics() {
-		if b.allowed(r, auth.OperationWrite, auth.ResourceTopic, topic.Name) {
+	for _, topic := range c.images.Load().Topics() {
+		if c.allowed(r, auth.OperationWrite, auth.ResourceTopic, topic.Name) {
 			return true
 		}
 	}

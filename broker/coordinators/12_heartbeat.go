@@ -1,4 +1,4 @@
-package broker
+package coordinators
 
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -15,23 +15,23 @@ import (
 //   - Group Read. It keeps the session of a member and answers
 //     REBALANCE_IN_PROGRESS when the member has to join again. It writes nothing.
 //   - v3: group.instance.id, so that a replaced static member learns that it is fenced.
-func (b *Broker) heartbeatAPI() codec.API {
+func (c *Coordinators) heartbeatAPI() codec.API {
 	return codec.API{
-		Key: 12, Name: "Heartbeat", MinVersion: 0, MaxVersion: 4, Class: codec.TwoPhase, Handle: b.heartbeat,
+		Key: 12, Name: "Heartbeat", MinVersion: 0, MaxVersion: 4, Class: codec.TwoPhase, Handle: c.heartbeat,
 		Refuse: refuseWith(func(*codec.Request) kmsg.Response { return heartbeatResponse(heartbeatCode(refusedCode)) }),
 	}
 }
 
-func (b *Broker) heartbeat(r *codec.Request) {
+func (c *Coordinators) heartbeat(r *codec.Request) {
 	request := kmsg.NewPtrHeartbeatRequest()
 	if !decodeGroupRequest(r, request) {
 		return
 	}
-	if !b.groupAllowed(r, auth.OperationRead, request.Group) {
+	if !c.groupAllowed(r, auth.OperationRead, request.Group) {
 		r.Respond(heartbeatResponse(kerr.GroupAuthorizationFailed.Code))
 		return
 	}
-	b.submit(request.Group,
+	c.submit(request.Group,
 		func(m *group.Machine, t *coord.Turn) { r.Respond(heartbeatResponse(m.Heartbeat(t, request))) },
 		func(code int16) { r.Respond(heartbeatResponse(heartbeatCode(code))) })
 }

@@ -1,4 +1,4 @@
-package broker
+package coordinators
 
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -22,9 +22,9 @@ import (
 //     groups and stale members; v10: topic ids.
 //   - The reply leaves when the offsets are on stable storage. All offsets of a
 //     request stand in one batch; what does not fit is INVALID_COMMIT_OFFSET_SIZE.
-func (b *Broker) offsetCommitAPI() codec.API {
+func (c *Coordinators) offsetCommitAPI() codec.API {
 	return codec.API{
-		Key: 8, Name: "OffsetCommit", MinVersion: 2, MaxVersion: 10, Class: codec.TwoPhase, Handle: b.offsetCommit,
+		Key: 8, Name: "OffsetCommit", MinVersion: 2, MaxVersion: 10, Class: codec.TwoPhase, Handle: c.offsetCommit,
 		Refuse: refuseWith(func(r *codec.Request) kmsg.Response {
 			request := kmsg.NewPtrOffsetCommitRequest()
 			if !decodeGroupRequest(r, request) {
@@ -36,22 +36,22 @@ func (b *Broker) offsetCommitAPI() codec.API {
 	}
 }
 
-func (b *Broker) offsetCommit(r *codec.Request) {
+func (c *Coordinators) offsetCommit(r *codec.Request) {
 	request := kmsg.NewPtrOffsetCommitRequest()
 	if !decodeGroupRequest(r, request) {
 		return
 	}
-	if !b.groupAllowed(r, auth.OperationRead, request.Group) {
+	if !c.groupAllowed(r, auth.OperationRead, request.Group) {
 		r.Respond(group.CommitResponse(request, kerr.GroupAuthorizationFailed.Code))
 		return
 	}
 	response := group.CommitResponse(request, 0)
-	valid, places := b.committable(r, request, response)
+	valid, places := c.committable(r, request, response)
 	if len(valid.Topics) == 0 {
 		r.Respond(response)
 		return
 	}
-	b.submit(request.Group,
+	c.submit(request.Group,
 		func(m *group.Machine, t *coord.Turn) {
 			m.OffsetCommit(t, valid, func(done *kmsg.OffsetCommitResponse) {
 				next := 0
@@ -75,13 +75,13 @@ func (b *Broker) offsetCommit(r *codec.Request) {
 // committable picks the partitions that exist and may be committed, with topic
 // name and id both set, and the places in the response for their codes, in order;
 // the other partitions get theirs here.
-func (b *Broker) committable(r *codec.Request, request *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse) (*kmsg.OffsetCommitRequest, []*int16) {
+func (c *Coordinators) committable(r *codec.Request, request *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse) (*kmsg.OffsetCommitRequest, []*int16) {
 	valid := *request
 	valid.Topics = nil
 	var places []*int16
 	for i := range request.Topics {
 		asked, answer := &request.Topics[i], &response.Topics[i]
-		topic, code := b.offsetTopic(r, request.Version >= 10, asked.Topic, asked.TopicID, auth.OperationRead)
+		topic, code := c.offsetTopic(r, request.Version >= 10, asked.Topic, asked.TopicID, auth.OperationRead)
 		accepted := *asked
 		accepted.Partitions = nil
 		for j := range asked.Partitions {
@@ -90,7 +90,7 @@ func (b *Broker) committable(r *codec.Request, request *kmsg.OffsetCommitRequest
 			if code != 0 {
 				continue
 			}
-			if _, err := topic.partition(asked.Partitions[j].Partition); err != nil {
+			if _, err := topic.Log(asked.Partitions[j].Partition); err != nil {
 				*place = err.Code
 				continue
 			}
@@ -98,7 +98,7 @@ func (b *Broker) committable(r *codec.Request, request *kmsg.OffsetCommitRequest
 			places = append(places, place)
 		}
 		if len(accepted.Partitions) > 0 {
-			accepted.Topic, accepted.TopicID = topic.name, topic.id
+			accepted.Topic, accepted.TopicID = topic.Name(), topic.ID()
 			valid.Topics = append(valid.Topics, accepted)
 		}
 	}
@@ -107,21 +107,21 @@ func (b *Broker) committable(r *codec.Request, request *kmsg.OffsetCommitRequest
 
 // offsetTopic resolves a topic of an offsets request, by name or by id, and
 // authorises it. An id whose topic may not be seen is as unknown as any other.
-func (b *Broker) offsetTopic(r *codec.Request, byID bool, name string, id meta.UUID, operation auth.Operation) (*topicState, int16) {
+func (c *Coordinators) offsetTopic(r *codec.Request, byID bool, name string, id meta.UUID, operation auth.Operation) (Topic, int16) {
 	if byID {
-		topic := b.topicByID(id)
+		topic := c.topics.TopicByID(id)
 		switch {
 		case topic == nil:
 			return nil, kerr.UnknownTopicID.Code
-		case !b.allowed(r, operation, auth.ResourceTopic, topic.name):
+		case !c.allowed(r, operation, auth.ResourceTopic, topic.Name()):
 			return nil, kerr.TopicAuthorizationFailed.Code
 		}
 		return topic, 0
 	}
-	if !b.allowed(r, operation, auth.ResourceTopic, name) {
+	if !c.allowed(r, operation, auth.ResourceTopic, name) {
 		return nil, kerr.TopicAuthorizationFailed.Code
 	}
-	topic := b.topic(name)
+	topic := c.topics.Topic(name)
 	if topic == nil {
 		return nil, kerr.UnknownTopicOrPartition.Code
 	}

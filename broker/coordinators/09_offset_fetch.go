@@ -1,4 +1,4 @@
-package broker
+package coordinators
 
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -21,9 +21,9 @@ import (
 //     consumer protocol; a classic group ignores them); v10: topic ids.
 //   - Metadata is never null.
 //   - The reply leaves when every offset in it is on stable storage.
-func (b *Broker) offsetFetchAPI() codec.API {
+func (c *Coordinators) offsetFetchAPI() codec.API {
 	return codec.API{
-		Key: 9, Name: "OffsetFetch", MinVersion: 1, MaxVersion: 10, Class: codec.TwoPhase, Handle: b.offsetFetch,
+		Key: 9, Name: "OffsetFetch", MinVersion: 1, MaxVersion: 10, Class: codec.TwoPhase, Handle: c.offsetFetch,
 		Refuse: refuseWith(func(r *codec.Request) kmsg.Response {
 			request := kmsg.NewPtrOffsetFetchRequest()
 			if !decodeGroupRequest(r, request) {
@@ -40,7 +40,7 @@ func (b *Broker) offsetFetchAPI() codec.API {
 	}
 }
 
-func (b *Broker) offsetFetch(r *codec.Request) {
+func (c *Coordinators) offsetFetch(r *codec.Request) {
 	request := kmsg.NewPtrOffsetFetchRequest()
 	if !decodeGroupRequest(r, request) {
 		return
@@ -49,7 +49,7 @@ func (b *Broker) offsetFetch(r *codec.Request) {
 	answers := make([]kmsg.OffsetFetchResponseGroup, len(groups))
 	all := newGather(len(groups), func() { r.Respond(offsetFetchResponse(request.Version, answers)) })
 	for i := range groups {
-		b.fetchOffsets(r, &groups[i], request.Version, request.RequireStable, func(answer *kmsg.OffsetFetchResponseGroup) {
+		c.fetchOffsets(r, &groups[i], request.Version, request.RequireStable, func(answer *kmsg.OffsetFetchResponseGroup) {
 			all.part(func() { answers[i] = *answer })
 		})
 	}
@@ -93,21 +93,21 @@ func offsetFetchResponse(version int16, groups []kmsg.OffsetFetchResponseGroup) 
 }
 
 // fetchOffsets answers for one group; done is called once.
-func (b *Broker) fetchOffsets(r *codec.Request, asked *kmsg.OffsetFetchRequestGroup, version int16, requireStable bool, done func(*kmsg.OffsetFetchResponseGroup)) {
-	if !b.groupAllowed(r, auth.OperationDescribe, asked.Group) {
-		done(b.fetchFailed(asked, version, kerr.GroupAuthorizationFailed.Code))
+func (c *Coordinators) fetchOffsets(r *codec.Request, asked *kmsg.OffsetFetchRequestGroup, version int16, requireStable bool, done func(*kmsg.OffsetFetchResponseGroup)) {
+	if !c.groupAllowed(r, auth.OperationDescribe, asked.Group) {
+		done(c.fetchFailed(asked, version, kerr.GroupAuthorizationFailed.Code))
 		return
 	}
 	if asked.Topics == nil {
 		session := *r.Session // read here, on the loop that owns it
-		b.submit(asked.Group,
+		c.submit(asked.Group,
 			func(m *group.Machine, t *coord.Turn) {
 				m.OffsetFetch(t, asked, requireStable, func(answer *kmsg.OffsetFetchResponseGroup) {
-					b.hideTopics(&session, version, answer)
+					c.hideTopics(&session, version, answer)
 					done(answer)
 				})
 			},
-			func(code int16) { done(b.fetchFailed(asked, version, code)) })
+			func(code int16) { done(c.fetchFailed(asked, version, code)) })
 		return
 	}
 	valid := *asked
@@ -116,7 +116,7 @@ func (b *Broker) fetchOffsets(r *codec.Request, asked *kmsg.OffsetFetchRequestGr
 	var places []int
 	for i := range asked.Topics {
 		topic := asked.Topics[i]
-		state, code := b.offsetTopic(r, version >= 10, topic.Topic, topic.TopicID, auth.OperationDescribe)
+		state, code := c.offsetTopic(r, version >= 10, topic.Topic, topic.TopicID, auth.OperationDescribe)
 		if code == kerr.UnknownTopicOrPartition.Code {
 			code = 0 // by name, an unknown topic has no offsets; that is all
 		}
@@ -125,41 +125,41 @@ func (b *Broker) fetchOffsets(r *codec.Request, asked *kmsg.OffsetFetchRequestGr
 			continue
 		}
 		if state != nil {
-			topic.Topic, topic.TopicID = state.name, state.id
+			topic.Topic, topic.TopicID = state.Name(), state.ID()
 		}
 		valid.Topics, places = append(valid.Topics, topic), append(places, i)
 	}
-	b.submit(asked.Group,
+	c.submit(asked.Group,
 		func(m *group.Machine, t *coord.Turn) {
 			m.OffsetFetch(t, &valid, requireStable, func(answer *kmsg.OffsetFetchResponseGroup) {
 				for i := range answer.Topics {
 					answers[places[i]] = answer.Topics[i]
 				}
 				if answer.ErrorCode != 0 {
-					answer = b.fetchFailed(asked, version, answer.ErrorCode)
+					answer = c.fetchFailed(asked, version, answer.ErrorCode)
 				} else {
 					answer.Topics = answers
 				}
 				done(answer)
 			})
 		},
-		func(code int16) { done(b.fetchFailed(asked, version, code)) })
+		func(code int16) { done(c.fetchFailed(asked, version, code)) })
 }
 
 // hideTopics leaves out of a listing of all offsets what the client may not see
 // and, where topics go by id, those that have none any more.
-func (b *Broker) hideTopics(s *codec.Session, version int16, answer *kmsg.OffsetFetchResponseGroup) {
+func (c *Coordinators) hideTopics(s *codec.Session, version int16, answer *kmsg.OffsetFetchResponseGroup) {
 	seen := answer.Topics[:0]
 	for _, topic := range answer.Topics {
-		if !b.Authorizer.Authorize(s.Principal, s.RemoteHost, auth.OperationDescribe, auth.ResourceTopic, topic.Topic) {
+		if !c.authorizer.Authorize(s.Principal, s.RemoteHost, auth.OperationDescribe, auth.ResourceTopic, topic.Topic) {
 			continue
 		}
 		if version >= 10 {
-			state := b.topic(topic.Topic)
+			state := c.topics.Topic(topic.Topic)
 			if state == nil {
 				continue
 			}
-			topic.TopicID = state.id
+			topic.TopicID = state.ID()
 		}
 		seen = append(seen, topic)
 	}
@@ -167,7 +167,7 @@ func (b *Broker) hideTopics(s *codec.Session, version int16, answer *kmsg.Offset
 }
 
 // fetchFailed answers a whole group with an error. Before v2 there is no field for it.
-func (b *Broker) fetchFailed(asked *kmsg.OffsetFetchRequestGroup, version int16, code int16) *kmsg.OffsetFetchResponseGroup {
+func (c *Coordinators) fetchFailed(asked *kmsg.OffsetFetchRequestGroup, version int16, code int16) *kmsg.OffsetFetchResponseGroup {
 	failed := fetchError(asked, code)
 	if version >= 2 {
 		failed.Topics = nil

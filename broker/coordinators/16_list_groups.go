@@ -1,4 +1,4 @@
-package broker
+package coordinators
 
 import (
 	"cmp"
@@ -20,9 +20,9 @@ import (
 //     Filters compare without case; what nobody knows matches nothing.
 //   - While a shard is loading, the reply is COORDINATOR_LOAD_IN_PROGRESS: half a list
 //     would look like deleted groups.
-func (b *Broker) listGroupsAPI() codec.API {
+func (c *Coordinators) listGroupsAPI() codec.API {
 	return codec.API{
-		Key: 16, Name: "ListGroups", MinVersion: 0, MaxVersion: 5, Class: codec.TwoPhase, Handle: b.listGroups,
+		Key: 16, Name: "ListGroups", MinVersion: 0, MaxVersion: 5, Class: codec.TwoPhase, Handle: c.listGroups,
 		Refuse: refuseWith(func(*codec.Request) kmsg.Response {
 			response := kmsg.NewPtrListGroupsResponse()
 			response.ErrorCode = refusedCode
@@ -31,19 +31,19 @@ func (b *Broker) listGroupsAPI() codec.API {
 	}
 }
 
-func (b *Broker) listGroups(r *codec.Request) {
+func (c *Coordinators) listGroups(r *codec.Request) {
 	request := kmsg.NewPtrListGroupsRequest()
 	if !decodeGroupRequest(r, request) {
 		return
 	}
 	session := *r.Session // read here, on the loop that owns it
-	shards := b.groups.runtime.Shards()
+	shards := c.groups.Shards()
 	response := kmsg.NewPtrListGroupsResponse()
 	all := newGather(len(shards), func() {
 		if response.ErrorCode != 0 {
 			response.Groups = nil
 		}
-		response.Groups = b.visibleGroups(&session, response.Groups)
+		response.Groups = c.visibleGroups(&session, response.Groups)
 		slices.SortFunc(response.Groups, func(a, b kmsg.ListGroupsResponseGroup) int { return cmp.Compare(a.Group, b.Group) })
 		r.Respond(response)
 	})
@@ -56,7 +56,7 @@ func (b *Broker) listGroups(r *codec.Request) {
 				}
 			})
 		}
-		b.groups.runtime.Submit(shard, coord.Event[*group.Machine]{
+		c.groups.Submit(shard, coord.Event[*group.Machine]{
 			Run: func(m *group.Machine, t *coord.Turn) {
 				m.ListGroups(t, request.StatesFilter, request.TypesFilter, done)
 			},
@@ -66,11 +66,11 @@ func (b *Broker) listGroups(r *codec.Request) {
 }
 
 // visibleGroups leaves out what the client may not know of.
-func (b *Broker) visibleGroups(s *codec.Session, groups []kmsg.ListGroupsResponseGroup) []kmsg.ListGroupsResponseGroup {
-	if b.Authorizer.Authorize(s.Principal, s.RemoteHost, auth.OperationDescribe, auth.ResourceCluster, auth.ClusterName) {
+func (c *Coordinators) visibleGroups(s *codec.Session, groups []kmsg.ListGroupsResponseGroup) []kmsg.ListGroupsResponseGroup {
+	if c.authorizer.Authorize(s.Principal, s.RemoteHost, auth.OperationDescribe, auth.ResourceCluster, auth.ClusterName) {
 		return groups
 	}
 	return slices.DeleteFunc(groups, func(g kmsg.ListGroupsResponseGroup) bool {
-		return !b.Authorizer.Authorize(s.Principal, s.RemoteHost, auth.OperationDescribe, auth.ResourceGroup, g.Group)
+		return !c.authorizer.Authorize(s.Principal, s.RemoteHost, auth.OperationDescribe, auth.ResourceGroup, g.Group)
 	})
 }

@@ -1,4 +1,4 @@
-package broker
+package coordinators
 
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -16,9 +16,9 @@ import (
 //   - An unknown group is Dead without an error up to v5 and GROUP_ID_NOT_FOUND from
 //     v6 (KIP-1043).
 //   - v3: authorised operations when asked for; v4: group.instance.id.
-func (b *Broker) describeGroupsAPI() codec.API {
+func (c *Coordinators) describeGroupsAPI() codec.API {
 	return codec.API{
-		Key: 15, Name: "DescribeGroups", MinVersion: 0, MaxVersion: 6, Class: codec.TwoPhase, Handle: b.describeGroups,
+		Key: 15, Name: "DescribeGroups", MinVersion: 0, MaxVersion: 6, Class: codec.TwoPhase, Handle: c.describeGroups,
 		Refuse: refuseWith(func(r *codec.Request) kmsg.Response {
 			request := kmsg.NewPtrDescribeGroupsRequest()
 			if !decodeGroupRequest(r, request) {
@@ -33,7 +33,7 @@ func (b *Broker) describeGroupsAPI() codec.API {
 	}
 }
 
-func (b *Broker) describeGroups(r *codec.Request) {
+func (c *Coordinators) describeGroups(r *codec.Request) {
 	request := kmsg.NewPtrDescribeGroupsRequest()
 	if !decodeGroupRequest(r, request) {
 		return
@@ -46,15 +46,15 @@ func (b *Broker) describeGroups(r *codec.Request) {
 	for i, id := range request.Groups {
 		done := func(described *kmsg.DescribeGroupsResponseGroup) {
 			if operations && described.ErrorCode == 0 {
-				described.AuthorizedOperations = auth.AuthorizedOperations(b.Authorizer, session.Principal, session.RemoteHost, auth.ResourceGroup, id)
+				described.AuthorizedOperations = auth.AuthorizedOperations(c.authorizer, session.Principal, session.RemoteHost, auth.ResourceGroup, id)
 			}
 			all.part(func() { response.Groups[i] = *described })
 		}
-		if !b.groupAllowed(r, auth.OperationDescribe, id) {
+		if !c.groupAllowed(r, auth.OperationDescribe, id) {
 			done(describeGroupError(id, kerr.GroupAuthorizationFailed.Code))
 			continue
 		}
-		b.submit(id,
+		c.submit(id,
 			func(m *group.Machine, t *coord.Turn) { m.DescribeGroup(t, id, version, done) },
 			func(code int16) { done(describeGroupError(id, code)) })
 	}

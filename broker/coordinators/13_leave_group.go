@@ -1,4 +1,4 @@
-package broker
+package coordinators
 
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -15,19 +15,19 @@ import (
 //   - Group Read. The rest of the group rebalances at once.
 //   - v0–v2 name one member and its error is the reply's; v3: a batch, and static
 //     members by group.instance.id alone (KIP-345); v5: reasons (KIP-800), logged.
-func (b *Broker) leaveGroupAPI() codec.API {
+func (c *Coordinators) leaveGroupAPI() codec.API {
 	return codec.API{
-		Key: 13, Name: "LeaveGroup", MinVersion: 0, MaxVersion: 5, Class: codec.TwoPhase, Handle: b.leaveGroup,
+		Key: 13, Name: "LeaveGroup", MinVersion: 0, MaxVersion: 5, Class: codec.TwoPhase, Handle: c.leaveGroup,
 		Refuse: refuseWith(func(*codec.Request) kmsg.Response { return leaveGroupError(refusedCode) }),
 	}
 }
 
-func (b *Broker) leaveGroup(r *codec.Request) {
+func (c *Coordinators) leaveGroup(r *codec.Request) {
 	request := kmsg.NewPtrLeaveGroupRequest()
 	if !decodeGroupRequest(r, request) {
 		return
 	}
-	if !b.groupAllowed(r, auth.OperationRead, request.Group) {
+	if !c.groupAllowed(r, auth.OperationRead, request.Group) {
 		r.Respond(leaveGroupError(kerr.GroupAuthorizationFailed.Code))
 		return
 	}
@@ -36,7 +36,7 @@ func (b *Broker) leaveGroup(r *codec.Request) {
 	if single {
 		members = []kmsg.LeaveGroupRequestMember{{MemberID: request.MemberID}}
 	}
-	b.submit(request.Group,
+	c.submit(request.Group,
 		func(m *group.Machine, t *coord.Turn) {
 			m.LeaveGroup(t, request.Group, members, func(response *kmsg.LeaveGroupResponse) {
 				if single && response.ErrorCode == 0 {

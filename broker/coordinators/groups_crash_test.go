@@ -1,4 +1,4 @@
-package broker
+package coordinators
 
 import (
 	"context"
@@ -19,11 +19,10 @@ import (
 	"kaas/internal/vfs"
 	"kaas/logstore"
 	"kaas/meta"
-	"kaas/meta/config"
 )
 
 // offsetsPartition is a partition of __consumer_offsets on a file system of its own.
-func offsetsPartition(t testing.TB, files vfs.FS) (*logstore.Store, *offsetsLog) {
+func offsetsPartition(t testing.TB, files vfs.FS) (*logstore.Store, *shardLog) {
 	t.Helper()
 	store, err := logstore.Open(context.Background(), logstore.Options{Dirs: []string{"/data"}, FS: files, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -33,13 +32,7 @@ func offsetsPartition(t testing.TB, files vfs.FS) (*logstore.Store, *offsetsLog)
 	if err != nil {
 		t.Fatal(err)
 	}
-	state := &partitionState{topicName: meta.ConsumerOffsetsTopic, log: log}
-	topic, err := config.ParseTopic(config.DefaultBroker(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	state.config.Store(&topic)
-	return store, &offsetsLog{partition: state}
+	return store, &shardLog{log: log}
 }
 
 func newGroupRuntime(log coord.Log) *coord.Runtime[*group.Machine] {
@@ -201,5 +194,14 @@ func TestGroupsOnADiskThatFails(t *testing.T) {
 	defer cancel()
 	if err := runtime.Close(ctx); err != nil {
 		t.Errorf("the runtime does not end: %v", err)
+	}
+}
+
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not after 20 s: %s", what)
+		}
 	}
 }

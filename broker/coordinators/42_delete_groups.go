@@ -1,4 +1,4 @@
-package broker
+package coordinators
 
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -16,9 +16,9 @@ import (
 //     GROUP_ID_NOT_FOUND. Its offsets go with it, by tombstones.
 //   - A name that is there twice is answered once.
 //   - v3: error messages, for errors only.
-func (b *Broker) deleteGroupsAPI() codec.API {
+func (c *Coordinators) deleteGroupsAPI() codec.API {
 	return codec.API{
-		Key: 42, Name: "DeleteGroups", MinVersion: 0, MaxVersion: 3, Class: codec.TwoPhase, Handle: b.deleteGroups,
+		Key: 42, Name: "DeleteGroups", MinVersion: 0, MaxVersion: 3, Class: codec.TwoPhase, Handle: c.deleteGroups,
 		Refuse: refuseWith(func(r *codec.Request) kmsg.Response {
 			request := kmsg.NewPtrDeleteGroupsRequest()
 			if !decodeGroupRequest(r, request) {
@@ -33,7 +33,7 @@ func (b *Broker) deleteGroupsAPI() codec.API {
 	}
 }
 
-func (b *Broker) deleteGroups(r *codec.Request) {
+func (c *Coordinators) deleteGroups(r *codec.Request) {
 	request := kmsg.NewPtrDeleteGroupsRequest()
 	if !decodeGroupRequest(r, request) {
 		return
@@ -44,11 +44,11 @@ func (b *Broker) deleteGroups(r *codec.Request) {
 	all := newGather(len(ids), func() { r.Respond(response) })
 	for i, id := range ids {
 		done := func(code int16) { all.part(func() { response.Groups[i] = deletedGroup(id, code) }) }
-		if !b.groupAllowed(r, auth.OperationDelete, id) {
+		if !c.groupAllowed(r, auth.OperationDelete, id) {
 			done(kerr.GroupAuthorizationFailed.Code)
 			continue
 		}
-		b.submit(id, func(m *group.Machine, t *coord.Turn) { m.DeleteGroup(t, id, done) }, done)
+		c.submit(id, func(m *group.Machine, t *coord.Turn) { m.DeleteGroup(t, id, done) }, done)
 	}
 }
 

@@ -1,4 +1,4 @@
-package broker
+package coordinators
 
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -16,23 +16,23 @@ import (
 //     on stable storage; in a stable group the member gets the assignment that it has.
 //   - v3: group.instance.id; v5: protocol type and name are checked (KIP-559).
 //   - The assignment is never null: Java decodes it as bytes.
-func (b *Broker) syncGroupAPI() codec.API {
+func (c *Coordinators) syncGroupAPI() codec.API {
 	return codec.API{
-		Key: 14, Name: "SyncGroup", MinVersion: 0, MaxVersion: 5, Class: codec.TwoPhase, Handle: b.syncGroup,
+		Key: 14, Name: "SyncGroup", MinVersion: 0, MaxVersion: 5, Class: codec.TwoPhase, Handle: c.syncGroup,
 		Refuse: refuseWith(func(*codec.Request) kmsg.Response { return group.SyncError(syncGroupCode(refusedCode)) }),
 	}
 }
 
-func (b *Broker) syncGroup(r *codec.Request) {
+func (c *Coordinators) syncGroup(r *codec.Request) {
 	request := kmsg.NewPtrSyncGroupRequest()
 	if !decodeGroupRequest(r, request) {
 		return
 	}
-	if !b.groupAllowed(r, auth.OperationRead, request.Group) {
+	if !c.groupAllowed(r, auth.OperationRead, request.Group) {
 		r.Respond(group.SyncError(kerr.GroupAuthorizationFailed.Code))
 		return
 	}
-	b.submit(request.Group,
+	c.submit(request.Group,
 		func(m *group.Machine, t *coord.Turn) {
 			m.SyncGroup(t, request, func(response *kmsg.SyncGroupResponse) { r.Respond(response) })
 		},

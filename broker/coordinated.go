@@ -1,0 +1,63 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"kaas/auth"
+	"kaas/broker/coordinators"
+	"kaas/logstore"
+	"kaas/meta"
+)
+
+// startCoordinators makes the coordinators and has the observer tell them what this
+// broker serves.
+func (b *Broker) startCoordinators() {
+	c := coordinators.New(coordinators.Options{
+		Config: b.Config, Authorizer: brokersAuthorizer{b}, Images: b.Images, Topics: servedTopics{b},
+		NextProducerID: b.Store.NextProducerID,
+		Submit:         func(f func()) bool { return b.Pool != nil && b.Pool.Submit(f) },
+		Logger:         b.Logger, Clock: b.Clock,
+	})
+	b.coordinators = c
+	b.hooks.partitionAdded = append(b.hooks.partitionAdded, func(p *partitionState) { c.PartitionAdded(p.topicName, p.index, p.log) })
+	b.hooks.partitionRemoved = append(b.hooks.partitionRemoved, func(p *partitionState) { c.PartitionRemoved(p.topicName, p.index) })
+	b.hooks.topicRemoved = append(b.hooks.topicRemoved, c.TopicRemoved)
+	b.hooks.topicsLoaded = append(b.hooks.topicsLoaded, c.TopicsLoaded)
+}
+
+// brokersAuthorizer asks the broker's authorizer, which tests change.
+type brokersAuthorizer struct{ broker *Broker }
+
+func (a brokersAuthorizer) Authorize(principal, host string, operation auth.Operation, resource auth.ResourceType, name string) bool {
+	return a.broker.Authorizer.Authorize(principal, host, operation, resource, name)
+}
+
+// servedTopics shows the coordinators the view.
+type servedTopics struct{ broker *Broker }
+
+func (s servedTopics) Topic(name string) coordinators.Topic {
+	if t := s.broker.topic(name); t != nil {
+		return t
+	}
+	return nil // and not a nil *topicState in an interface
+}
+
+func (s servedTopics) TopicByID(id meta.UUID) coordinators.Topic {
+	if t := s.broker.topicByID(id); t != nil {
+		return t
+	}
+	return nil
+}
+
+// Name, ID, Partitions and Log implement coordinators.Topic.
+func (t *topicState) Name() string    { return t.name }
+func (t *topicState) ID() meta.UUID   { return t.id }
+func (t *topicState) Partitions() int { return len(t.partitions) }
+
+func (t *topicState) Log(partition int32) (*logstore.Partition, *kerr.Error) {
+	p, err := t.partition(partition)
+	if err != nil {
+		return nil, err
+	}
+	return p.log, nil
+}

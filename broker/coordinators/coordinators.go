@@ -1,0 +1,126 @@
+package coordinators
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"kaas/auth"
+	"kaas/codec"
+	"kaas/coord"
+	"kaas/group"
+	"kaas/logstore"
+	"kaas/meta"
+	"kaas/meta/config"
+)
+
+// Topic is one topic that the broker serves, at one moment.
+type Topic interface {
+	Name() string
+	ID() meta.UUID
+	Partitions() int
+	// Log of a partition. Errors: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+	Log(partition int32) (*logstore.Partition, *kerr.Error)
+}
+
+// Topics finds what the broker serves, lock-free; nil: nothing of that name or id.
+type Topics interface {
+	Topic(name string) Topic
+	TopicByID(id meta.UUID) Topic
+}
+
+// Options are what Coordinators are made of; all must be given.
+type Options struct {
+	Config     *config.Broker
+	Authorizer auth.Authorizer
+	Images     *meta.Images
+	Topics     Topics
+	// NextProducerID returns one that nobody ever had; it may wait for the disk.
+	NextProducerID func() (int64, error)
+	// Submit runs a function on the worker pool. It never blocks; false: the pool is
+	// full, and the function is not run.
+	Submit func(func()) bool
+	Logger *slog.Logger
+	Clock  func() time.Time
+}
+
+// Coordinators are the group and transaction coordinators of one broker. The fields
+// are immutable.
+type Coordinators struct {
+	config         *config.Broker
+	authorizer     auth.Authorizer
+	images         *meta.Images
+	topics         Topics
+	nextProducerID func() (int64, error)
+	submitWork     func(func()) bool
+	logger         *slog.Logger
+
+	groups *coord.Runtime[*group.Machine]
+}
+
+// New makes coordinators that lead no shard yet.
+func New(o Options) *Coordinators {
+	c := &Coordinators{
+		config: o.Config, authorizer: o.Authorizer, images: o.Images, topics: o.Topics,
+		nextProducerID: o.NextProducerID, submitWork: o.Submit, logger: o.Logger,
+	}
+	c.groups = c.newGroups(o.Clock)
+	return c
+}
+
+// APIs are the API keys of this package.
+func (c *Coordinators) APIs() []codec.API {
+	return []codec.API{
+		c.offsetCommitAPI(), c.offsetFetchAPI(), c.joinGroupAPI(), c.heartbeatAPI(), c.leaveGroupAPI(), c.syncGroupAPI(),
+		c.describeGroupsAPI(), c.listGroupsAPI(), c.initProducerIDAPI(), c.deleteGroupsAPI(), c.offsetDeleteAPI(),
+	}
+}
+
+// PartitionAdded is told before the partition is served.
+func (c *Coordinators) PartitionAdded(topic string, partition int32, log *logstore.Partition) {
+	if topic == meta.ConsumerOffsetsTopic {
+		c.groups.Load(partition, &shardLog{log: log})
+	}
+}
+
+// PartitionRemoved is told when the partition is not served any more and its log
+// still there.
+func (c *Coordinators) PartitionRemoved(topic string, partition int32) {
+	if topic == meta.ConsumerOffsetsTopic {
+		c.groups.Unload(partition)
+	}
+}
+
+// TopicRemoved is told after PartitionRemoved of all partitions.
+func (c *Coordinators) TopicRemoved(name string, id meta.UUID) {
+	topics := map[string][16]byte{name: id}
+	c.tellGroups(func(m *group.Machine, t *coord.Turn) { m.TopicsDeleted(t, topics) })
+}
+
+// TopicsLoaded is told once, after the first complete list of topics is served.
+func (c *Coordinators) TopicsLoaded() {
+	// A topic may have been deleted and made anew while this broker was down.
+	c.tellGroups(func(m *group.Machine, t *coord.Turn) { m.TopicsReplaced(t, c.topicIDOf) })
+}
+
+func (c *Coordinators) topicIDOf(name string) [16]byte {
+	if t := c.topics.Topic(name); t != nil {
+		return t.ID()
+	}
+	return [16]byte{}
+}
+
+// allowed asks the authorizer whether the client of r may do operation.
+func (c *Coordinators) allowed(r *codec.Request, operation auth.Operation, resource auth.ResourceType, name string) bool {
+	return c.authorizer.Authorize(r.Session.Principal, r.Session.RemoteHost, operation, resource, name)
+}
+
+// isNotCoordinator: the shard moved away while it was asked; what it had is listed
+// by its new coordinator.
+func isNotCoordinator(err error) bool { return errors.Is(err, coord.ErrNotCoordinator) }
+
+// smallEstimate is for requests with no list in them: decoding takes about the
+// frame again.
+func smallEstimate(_ codec.Header, bodyBytes int) int { return 1024 + 2*bodyBytes }
