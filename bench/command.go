@@ -53,7 +53,7 @@ Measure alone: other work on the machine is in every figure.`,
 	flags.StringVar(&o.DataParent, "data", os.TempDir(), "where the data directories are made and removed")
 	flags.StringVar(&o.Results, "results", filepath.Join("bench", "results"), "where the row of the run is appended; empty writes none")
 	flags.Int64Var(&megabytes, "megabytes", 1000, "moved in each measured run")
-	flags.IntVar(&o.Rounds, "rounds", 3, "rounds of A B B A")
+	flags.IntVar(&o.Rounds, "rounds", 2, "rounds of A B B A")
 	flags.IntVar(&o.Starts, "starts", 15, "measured starts of the broker")
 	command.AddCommand(loadCommand(), rawCommand())
 	return command
