@@ -49,10 +49,6 @@ const (
 	Version2 int16 = 2 // partitions are added by writing to them, the epoch rises at each end
 )
 
-// serverVersion is transaction.version as finalised: what the coordinator ends
-// transactions with by itself.
-const serverVersion = Version2
-
 // metadata is what the newest record of a transactional id says. Changed by Replay
 // only; partitions is never changed in place.
 type metadata struct {
