@@ -32,6 +32,8 @@ type Options struct {
 	Logger    *slog.Logger
 	// Authorizer nil allows everything.
 	Authorizer auth.Authorizer
+	// Users are those in force. nil: nobody.
+	Users *auth.Directory
 	// DropTopic removes a topic from the broker's registry in dev mode, where it
 	// is no resource (broker.Broker.DropTopic). nil in the other modes.
 	DropTopic func(ctx context.Context, name string) error
@@ -52,6 +54,9 @@ func New(o Options) *Admin {
 	if a.Authorizer == nil {
 		a.Authorizer = auth.AllowAll{}
 	}
+	if a.Users == nil {
+		a.Users = auth.EmptyDirectory()
+	}
 	if a.Clock == nil {
 		a.Clock = time.Now
 	}
@@ -68,9 +73,10 @@ func (a *Admin) Close(ctx context.Context) error { return a.pool.Close(ctx) }
 // APIs lists what this room serves.
 func (a *Admin) APIs() []codec.API {
 	return []codec.API{
-		a.createTopicsAPI(), a.deleteTopicsAPI(), a.deleteRecordsAPI(), a.describeACLsAPI(), a.describeConfigsAPI(),
+		a.createTopicsAPI(), a.deleteTopicsAPI(), a.deleteRecordsAPI(), a.describeACLsAPI(), a.createACLsAPI(), a.deleteACLsAPI(), a.describeConfigsAPI(),
 		a.alterConfigsAPI(), a.describeLogDirsAPI(), a.createPartitionsAPI(), a.electLeadersAPI(),
 		a.incrementalAlterConfigsAPI(), a.alterPartitionReassignmentsAPI(), a.listPartitionReassignmentsAPI(),
+		a.describeUserScramCredentialsAPI(), a.alterUserScramCredentialsAPI(),
 	}
 }
 

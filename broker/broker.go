@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"kaas/auth"
+	"kaas/auth/sasl"
 	"kaas/broker/coordinators"
 	"kaas/codec"
 	"kaas/logstore"
@@ -38,6 +39,9 @@ type Options struct {
 	TopicCreator meta.TopicCreator
 	// Authorizer nil allows everything.
 	Authorizer auth.Authorizer
+	// Sasl authenticates clients of listeners with SASL. Without it such a listener
+	// must not be served.
+	Sasl *sasl.Mechanisms
 	// Pool nil: every request of class pool is refused as if it were full.
 	Pool Pool
 	// Metrics nil counts nothing.
@@ -61,6 +65,7 @@ type Broker struct {
 	Images       *meta.Images
 	Config       *config.Broker
 	Authorizer   auth.Authorizer
+	Sasl         *sasl.Mechanisms
 	TopicCreator meta.TopicCreator
 	Resources    meta.ResourceStore
 	Pool         Pool
@@ -70,6 +75,8 @@ type Broker struct {
 
 	// registry is set once by SetRegistry, before the first connection.
 	registry atomic.Pointer[servedAPIs]
+	// authenticates holds the names of the listeners with SASL. Immutable.
+	authenticates map[string]bool
 	// view is replaced by the observer only.
 	view atomic.Pointer[view]
 	// hooks are appended to by the parts' start, before the observer runs, and
@@ -103,8 +110,15 @@ func New(o Options) (*Broker, error) {
 		return nil, errors.New("broker: Store, Images, Config and Logger must be given")
 	}
 	b := &Broker{
-		Store: o.Store, Images: o.Images, Config: o.Config, Authorizer: o.Authorizer, TopicCreator: o.TopicCreator,
+		Store: o.Store, Images: o.Images, Config: o.Config, Authorizer: o.Authorizer, Sasl: o.Sasl, TopicCreator: o.TopicCreator,
 		Resources: o.Resources, Pool: o.Pool, Metrics: o.Metrics, Logger: o.Logger, Clock: o.Clock,
+	}
+	b.authenticates = make(map[string]bool)
+	for _, l := range o.Config.Listeners {
+		b.authenticates[l.Name] = l.Authenticates()
+	}
+	if o.Config.Authenticates() && o.Sasl == nil {
+		return nil, errors.New("broker: Sasl must be given when a listener authenticates")
 	}
 	if b.Authorizer == nil {
 		b.Authorizer = auth.AllowAll{}
@@ -145,7 +159,9 @@ func (b *Broker) APIs() []codec.API {
 	apis := []codec.API{
 		b.metadataAPI(),
 		b.findCoordinatorAPI(),
+		b.saslHandshakeAPI(),
 		b.apiVersionsAPI(),
+		b.saslAuthenticateAPI(),
 		b.describeClusterAPI(),
 		b.describeTopicPartitionsAPI(),
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"kaas/auth/sasl"
 	"kaas/codec"
 	"kaas/internal/bufpool"
 	"kaas/internal/limits"
@@ -26,6 +27,8 @@ type connection struct {
 	conn *netio.Conn
 	// fetches are those that are parked; they end with the connection.
 	fetches parkedFetches
+	// sasl is nil on a listener without authentication.
+	sasl *sasl.Session
 }
 
 // connectionOf is the connection that a request came by.
@@ -42,6 +45,8 @@ type dispatcher struct {
 	// failures limits the lines about connections closed for what they sent: a peer
 	// that is broken comes back at once, for ever.
 	failures obs.Limited
+	// rejected does so about clients that could not authenticate.
+	rejected obs.Limited
 }
 
 // OnOpen is called on the connection's event loop.
@@ -54,6 +59,10 @@ func (b *Broker) OnOpen(c *netio.Conn) {
 	}}
 	state.Session.Context = state
 	c.Context = state
+	if b.Sasl != nil && b.authenticates[c.Listener()] {
+		state.sasl = sasl.NewSession(b.Sasl)
+		c.LimitRequest(b.Config.SaslServerMaxReceiveSize)
+	}
 }
 
 // OnClose is called on the connection's event loop, once. Requests under way go
@@ -78,10 +87,24 @@ func (b *Broker) OnClose(c *netio.Conn, err error) {
 // requests.
 func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
 	receivedAt := time.Now()
+	state := c.Context.(*connection)
+	switch {
+	case state.sasl.Failed():
+		frame.Release()
+		return nil
+	case state.sasl.Raw():
+		b.saslToken(state, frame, receivedAt)
+		return nil
+	}
 	header, body, err := codec.ParseHeader(frame.B)
 	if err != nil {
 		frame.Release()
 		b.refused("malformed")
+		return err
+	}
+	if err := state.sasl.Check(header.Key, receivedAt); err != nil {
+		frame.Release()
+		b.refused("not authenticated")
 		return err
 	}
 	served := b.registry.Load()
@@ -95,7 +118,7 @@ func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
 		// KIP-511: a version of ApiVersions that is not known is answered, see
 		// apiVersionsAPI, which looks at the version itself.
 	}
-	request := codec.NewRequest(api, header, body, frame, &c.Context.(*connection).Session, c.Reserve(), receivedAt, b)
+	request := codec.NewRequest(api, header, body, frame, &state.Session, c.Reserve(), receivedAt, b)
 	switch total := b.dispatch.reserve(request, len(frame.B)+api.Estimate(header, len(body))); {
 	case total > limits.RequestMemoryBytes:
 		b.refuse(request, "memory of requests under way")

@@ -32,6 +32,7 @@ type Conn struct {
 	frame          *bufpool.Buf // that is arriving, nil between frames
 	frameBytes     int          // announced length of frame
 	arrived        int          // bytes of it in frame
+	requestLimit   int32        // of LimitRequest; 0: the server's
 	trusted        int          // size of the last frame: so much is taken at once for the next
 	rest           *bufpool.Buf // read but not parsed while not reading; nil: none
 	restFrom       int          // first byte of rest that is not parsed
@@ -125,6 +126,10 @@ func (c *Conn) Mute(d time.Duration) {
 		}
 	}
 }
+
+// LimitRequest makes the connection's largest request smaller than the server's; 0 takes that back. Owner only, for the
+// frames that begin to arrive afterwards.
+func (c *Conn) LimitRequest(maxBytes int32) { c.requestLimit = max(maxBytes, 0) }
 
 // Reserve takes the place of the next reply. Owner only, in the order of the requests: in OnFrame.
 func (c *Conn) Reserve() *Slot {

@@ -117,8 +117,12 @@ func (c *Conn) parse(data []byte) (left []byte, ok bool) {
 // send. Memory grows with the bytes that arrive, never with the length that is announced.
 func (c *Conn) beginFrame() bool {
 	size := int32(binary.BigEndian.Uint32(c.header[:]))
-	if size < 0 || size > c.server.config.MaxRequestBytes {
-		c.fail(notAFrame(c.header, c.server.config.MaxRequestBytes))
+	maxBytes := c.server.config.MaxRequestBytes
+	if c.requestLimit > 0 {
+		maxBytes = min(maxBytes, c.requestLimit)
+	}
+	if size < 0 || size > maxBytes {
+		c.fail(notAFrame(c.header, maxBytes))
 		return false
 	}
 	c.headerBytes = 0

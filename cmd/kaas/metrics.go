@@ -25,7 +25,7 @@ type apiMetrics struct {
 }
 
 // refusals are the reasons that the broker gives to RequestRefused.
-var refusals = []string{"malformed", "not served", "memory of requests under way", "worker pool"}
+var refusals = []string{"malformed", "not served", "memory of requests under way", "worker pool", "not authenticated", "authentication failed"}
 
 func newRequestMetrics(registry *obs.Registry) *requestMetrics {
 	m := &requestMetrics{other: newAPIMetrics(registry, "other"), refused: make(map[string]*obs.Counter)}

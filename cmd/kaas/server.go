@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"kaas/admin"
+	"kaas/auth"
+	"kaas/auth/sasl"
+	"kaas/auth/scram"
 	"kaas/broker"
 	"kaas/codec"
 	"kaas/internal/limits"
@@ -38,6 +41,7 @@ type server struct {
 	images     *meta.Images
 	resources  meta.ResourceStore
 	reconciler *kube.Reconciler
+	users      *auth.Directory
 	admin      *admin.Admin
 	broker     *broker.Broker
 	apis       *codec.Registry
@@ -63,7 +67,7 @@ func start(ctx context.Context, cfg *config.Broker, logger *slog.Logger, level *
 	s := &server{config: cfg, logger: logger, level: level, health: &obs.Health{}, registry: obs.NewRegistry(), images: &meta.Images{}}
 	s.health.NotReady("start", "the broker is starting")
 	for _, step := range []func(context.Context) error{
-		s.startHTTP, s.startStore, s.startResources, s.startBroker, s.startNetwork,
+		s.startHTTP, s.startStore, s.startResources, s.startUsers, s.startBroker, s.startNetwork,
 	} {
 		if err := step(ctx); err != nil {
 			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.StopTimeout)
@@ -160,6 +164,36 @@ func (s *server) startResources(ctx context.Context) error {
 	return nil
 }
 
+// startUsers makes the directory that logins, ACLs and quotas are looked up in.
+func (s *server) startUsers(ctx context.Context) (err error) {
+	s.users = auth.EmptyDirectory()
+	if !s.config.Dev {
+		s.users, err = auth.StartDirectory(ctx, auth.DirectoryOptions{Store: s.resources, Logger: s.logger, IndexResources: s.config.AllowEveryoneIfNoACLFound})
+		if err != nil {
+			return fmt.Errorf("users: %w", err)
+		}
+	}
+	s.onStop("users", func(context.Context) error { s.users.Close(); return nil })
+	return nil
+}
+
+// authorizer is what authorizer.class.name says.
+func (s *server) authorizer() auth.Authorizer {
+	if !s.config.EnforcesACLs() {
+		return auth.AllowAll{}
+	}
+	return auth.NewStandardAuthorizer(s.users, s.config.SuperUserList(), s.config.AllowEveryoneIfNoACLFound)
+}
+
+// saslMechanisms is how clients log in; nil when no listener asks them to.
+func (s *server) saslMechanisms() *sasl.Mechanisms {
+	if !s.config.Authenticates() {
+		return nil
+	}
+	return &sasl.Mechanisms{Enabled: s.config.SaslEnabledMechanisms, Directory: s.users, Secret: scram.NewSecret(),
+		MaxReauth: time.Duration(s.config.ConnectionsMaxReauthMs) * time.Millisecond}
+}
+
 // existingTopicID finds the id of data that lies on disk.
 func (s *server) existingTopicID(topic string) (meta.UUID, bool) {
 	for _, p := range s.store.All() {
@@ -173,12 +207,15 @@ func (s *server) existingTopicID(topic string) (meta.UUID, bool) {
 // startBroker makes the data plane and the control plane, which serve one
 // registry: the pool of the one runs requests of both.
 func (s *server) startBroker(ctx context.Context) (err error) {
+	authorizer := s.authorizer()
 	s.admin = admin.New(admin.Options{
+		Authorizer: authorizer, Users: s.users,
 		Resources: s.resources, Images: s.images, Config: s.config, Logs: s.store, Logger: s.logger, LogLevel: s.level, DropTopic: s.dropTopic(),
 	})
 	s.registry.Gauge("kaas_admin_requests", func() float64 { return float64(s.admin.Pool().Waiting()) })
 	metrics := newRequestMetrics(s.registry)
-	options := broker.Options{Store: s.store, Images: s.images, Config: s.config, Logger: s.logger, Metrics: metrics, Pool: s.admin.Pool()}
+	options := broker.Options{Store: s.store, Images: s.images, Config: s.config, Logger: s.logger, Metrics: metrics, Pool: s.admin.Pool(),
+		Authorizer: authorizer, Sasl: s.saslMechanisms()}
 	if !s.config.Dev {
 		options.Resources, options.TopicCreator = s.resources, s.admin.TopicCreator()
 	}

@@ -73,6 +73,15 @@ type Broker struct {
 	TransactionAbortTimedOutTransactionCleanupIntervalMs int32 `key:"transaction.abort.timed.out.transaction.cleanup.interval.ms"`
 	TransactionRemoveExpiredTransactionCleanupIntervalMs int32 `key:"transaction.remove.expired.transaction.cleanup.interval.ms"`
 
+	// security
+	SaslEnabledMechanisms                 []string `key:"sasl.enabled.mechanisms"`
+	SaslServerMaxReceiveSize              int32    `key:"sasl.server.max.receive.size"`
+	ConnectionsMaxReauthMs                int64    `key:"connections.max.reauth.ms"`
+	ConnectionFailedAuthenticationDelayMs int32    `key:"connection.failed.authentication.delay.ms"`
+	AuthorizerClassName                   string   `key:"authorizer.class.name"`
+	SuperUsers                            string   `key:"super.users"` // see SuperUserList
+	AllowEveryoneIfNoACLFound             bool     `key:"allow.everyone.if.no.acl.found"`
+
 	// admin
 	AdminWorkers   int32 `key:"admin.workers"`
 	AdminQueueSize int32 `key:"admin.queue.size"`

@@ -20,32 +20,35 @@ func load(t *testing.T, text string, env []string, overrides ...string) (*Broker
 func TestBadValuesNameKeyValueAndWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
-		"num.partitions=0":                           {"num.partitions", `"0"`, "1 or more"},
-		"num.partitions=x":                           {"num.partitions", `"x"`, "1 or more"},
-		"num.partitions=2147483648":                  {"num.partitions", "1 or more"},
-		"auto.create.topics.enable=yes":              {"auto.create.topics.enable", `"yes"`, "true or false"},
-		"compression.type=zip":                       {"compression.type", `"zip"`, "only producer"},
-		"log.segment.bytes=14":                       {"log.segment.bytes", `"14"`, "1048576 or more"},
-		"log.cleaner.min.cleanable.ratio=2":          {"log.cleaner.min.cleanable.ratio", "0 to 1"},
-		"log.cleanup.policy=shred":                   {"log.cleanup.policy", `"shred"`, "compact, delete"},
-		"log.dirs=a,,b":                              {"log.dirs", "a,,b"},
-		"log.dirs=a,a":                               {"log.dirs", "once"},
-		"log.dirs=":                                  {"log.dirs", "at least one"},
-		"listeners=:9092":                            {"listeners", `":9092"`, "NAME://host:port"},
-		"listeners=PLAINTEXT://:65536":               {"listeners", "NAME://host:port"},
-		"listeners=SSL://:9093":                      {"listeners", "SSL", "PLAINTEXT"},
-		"listeners=SASL_PLAINTEXT://:9093":           {"listeners", "SASL_PLAINTEXT", "not built yet"},
-		"listeners=EXTERNAL://:9093":                 {"listeners", "EXTERNAL", "listener.security.protocol.map"},
-		"listeners=CONTROLLER://:9093":               {"listeners", "at least one listener"},
-		"listeners=PLAINTEXT://:1,PLAINTEXT://:2":    {"listeners", "once"},
-		"listener.security.protocol.map=A:B":         {"listener.security.protocol.map", "SASL_SSL"},
-		"advertised.listeners=OTHER://h:1":           {"advertised.listeners", "OTHER"},
-		"advertised.listeners=PLAINTEXT://0.0.0.0:1": {"advertised.listeners", "0.0.0.0"},
-		"node.id=1\nbroker.id=2":                     {"broker.id", `"2"`, "node.id"},
-		"node.id=-1":                                 {"node.id", "0 or more"},
-		"authorizer.class.name=org.x.Y":              {"authorizer.class.name", "let everybody in"},
-		"offsets.topic.compression.codec=1":          {"offsets.topic.compression.codec", "only 0"},
-		"http.address=8080":                          {"http.address", `"8080"`, "host:port"},
+		"num.partitions=0":                  {"num.partitions", `"0"`, "1 or more"},
+		"num.partitions=x":                  {"num.partitions", `"x"`, "1 or more"},
+		"num.partitions=2147483648":         {"num.partitions", "1 or more"},
+		"auto.create.topics.enable=yes":     {"auto.create.topics.enable", `"yes"`, "true or false"},
+		"compression.type=zip":              {"compression.type", `"zip"`, "only producer"},
+		"log.segment.bytes=14":              {"log.segment.bytes", `"14"`, "1048576 or more"},
+		"log.cleaner.min.cleanable.ratio=2": {"log.cleaner.min.cleanable.ratio", "0 to 1"},
+		"log.cleanup.policy=shred":          {"log.cleanup.policy", `"shred"`, "compact, delete"},
+		"log.dirs=a,,b":                     {"log.dirs", "a,,b"},
+		"log.dirs=a,a":                      {"log.dirs", "once"},
+		"log.dirs=":                         {"log.dirs", "at least one"},
+		"listeners=:9092":                   {"listeners", `":9092"`, "NAME://host:port"},
+		"listeners=PLAINTEXT://:65536":      {"listeners", "NAME://host:port"},
+		"listeners=SSL://:9093":             {"listeners", "SSL", "PLAINTEXT"},
+		"listeners=SASL_SSL://:9093":        {"listeners", "SASL_SSL", "not built yet"},
+		"sasl.enabled.mechanisms=PLAIN":     {"sasl.enabled.mechanisms", "SCRAM-SHA-512", "not built yet"},
+		"super.users=alice":                 {"super.users", "User:name"},
+		"listeners=SASL_PLAINTEXT://:9093\nsasl.enabled.mechanisms=":               {"sasl.enabled.mechanisms", "SASL_PLAINTEXT"},
+		"listeners=EXTERNAL://:9093":                                               {"listeners", "EXTERNAL", "listener.security.protocol.map"},
+		"listeners=CONTROLLER://:9093":                                             {"listeners", "at least one listener"},
+		"listeners=PLAINTEXT://:1,PLAINTEXT://:2":                                  {"listeners", "once"},
+		"listener.security.protocol.map=A:B":                                       {"listener.security.protocol.map", "SASL_SSL"},
+		"advertised.listeners=OTHER://h:1":                                         {"advertised.listeners", "OTHER"},
+		"advertised.listeners=PLAINTEXT://0.0.0.0:1":                               {"advertised.listeners", "0.0.0.0"},
+		"node.id=1\nbroker.id=2":                                                   {"broker.id", `"2"`, "node.id"},
+		"node.id=-1":                                                               {"node.id", "0 or more"},
+		"authorizer.class.name=org.x.Y":                                            {"authorizer.class.name", "let everybody in"},
+		"offsets.topic.compression.codec=1":                                        {"offsets.topic.compression.codec", "only 0"},
+		"http.address=8080":                                                        {"http.address", `"8080"`, "host:port"},
 		"log.cleaner.min.compaction.lag.ms=5\nlog.cleaner.max.compaction.lag.ms=2": {"min.compaction.lag.ms", "max.compaction.lag.ms"},
 		"group.min.session.timeout.ms=9\ngroup.max.session.timeout.ms=8":           {"group.min.session.timeout.ms", "8"},
 	} {
@@ -270,5 +273,24 @@ func TestDescribeTopicChainsAreKafkas(t *testing.T) {
 	}
 	if _, ok := got["internal.segment.bytes"]; ok {
 		t.Error("an internal key is described")
+	}
+}
+
+func TestSecurity(t *testing.T) {
+	t.Parallel()
+	b, warnings, err := load(t, "listeners=PLAINTEXT://:1,APPS://:2\nlistener.security.protocol.map=PLAINTEXT:PLAINTEXT,APPS:SASL_PLAINTEXT\n"+
+		"super.users=User:CN=a,OU=b; User:root;\nauthorizer.class.name="+StandardAuthorizer, nil)
+	if err != nil || len(warnings) != 0 {
+		t.Fatal(err, warnings)
+	}
+	if got := b.SuperUserList(); len(got) != 2 || got[0] != "User:CN=a,OU=b" || got[1] != "User:root" {
+		t.Errorf("%q", got)
+	}
+	if !b.EnforcesACLs() || !b.Authenticates() || b.Listeners[0].Authenticates() || !b.Listeners[1].Authenticates() {
+		t.Errorf("%+v", b.Listeners)
+	}
+	_, warnings, err = load(t, "super.users=User:root", nil)
+	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0].Message, "not enforced") {
+		t.Error(err, warnings)
 	}
 }

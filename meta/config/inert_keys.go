@@ -87,10 +87,9 @@ var inertGroups = []inertGroup{
 		group.consumer.migration.policy group.consumer.min.assignment.interval.ms
 		group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms
 		group.consumer.regex.refresh.interval.ms group.consumer.session.timeout.ms`},
-	{why: "only plaintext listeners are built yet", keys: `
-		allow.everyone.if.no.acl.found connection.failed.authentication.delay.ms connections.max.reauth.ms
+	{why: "TLS, delegation tokens and SASL mechanisms other than SCRAM-SHA-512 are not built yet", keys: `
 		delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.max.lifetime.ms
-		delegation.token.secret.key sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config
+		delegation.token.secret.key sasl.client.callback.handler.class sasl.jaas.config
 		sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
 		sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
 		sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
@@ -108,13 +107,13 @@ var inertGroups = []inertGroup{
 		sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
 		sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class
 		sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
-		sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class sasl.server.max.receive.size
+		sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class
 		security.providers ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth
 		ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password
 		ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
 		ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
 		ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
-		ssl.truststore.location ssl.truststore.password ssl.truststore.type super.users`},
+		ssl.truststore.location ssl.truststore.password ssl.truststore.type`},
 	{why: "transactions are not built yet", keys: `
 		add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
 		transaction.partition.verification.enable transaction.state.log.load.buffer.size

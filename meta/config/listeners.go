@@ -10,7 +10,7 @@ import (
 
 // protocols are Kafka's SecurityProtocol names; only those that are true can
 // be served.
-var protocols = map[string]bool{"PLAINTEXT": true, "SSL": false, "SASL_PLAINTEXT": false, "SASL_SSL": false}
+var protocols = map[string]bool{"PLAINTEXT": true, "SSL": false, "SASL_PLAINTEXT": true, "SASL_SSL": false}
 
 type endpoint struct {
 	name, host string
@@ -86,7 +86,7 @@ func (b *Broker) addListener(e endpoint, protocolOf map[string]string, value str
 	}
 	if !protocols[protocol] {
 		return &ValueError{Key: "listeners", Value: value,
-			Allowed: "listeners with the security protocol PLAINTEXT", Why: e.name + " has " + protocol + ", which is not built yet"}
+			Allowed: "listeners with the security protocol PLAINTEXT or SASL_PLAINTEXT", Why: e.name + " has " + protocol + ", which is not built yet"}
 	}
 	for _, other := range b.Listeners {
 		if other.Name == e.name {

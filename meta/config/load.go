@@ -107,11 +107,14 @@ func build(raw map[string]string) (*Broker, []Warning, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := b.checkSecurity(); err != nil {
+		return nil, nil, err
+	}
 	if len(dropped) > 0 {
 		const why = "kaas has no KRaft quorum"
 		without[why] = append(without[why], dropped...)
 	}
-	return b, append(unknown, withoutEffect(without)...), nil
+	return b, slices.Concat(unknown, withoutEffect(without), b.securityWarnings()), nil
 }
 
 // withoutEffect makes the one line about keys that change nothing.

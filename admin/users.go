@@ -1,0 +1,91 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"kaas/auth"
+	"kaas/internal/limits"
+	"kaas/meta"
+)
+
+// findUser reads the resource of a Kafka user name: the one that is in force, else
+// the one that an admin request would have made.
+func (a *Admin) findUser(ctx context.Context, user string) (*meta.KafkaUser, error) {
+	resource := meta.UserResourceName(user)
+	if account := a.Users.Account(user); account != nil {
+		resource = account.Resource
+	}
+	object, err := a.Resources.Get(ctx, meta.KindUser, resource)
+	if err != nil {
+		return nil, err
+	}
+	found, ok := object.(*meta.KafkaUser)
+	if !ok || found.KafkaName() != user {
+		return nil, fmt.Errorf("KafkaUser of %s: %w", user, meta.ErrNotFound)
+	}
+	return found, nil
+}
+
+// changeUser changes a user's resource by one update with the resourceVersion that
+// was read, and does it again when somebody else was faster. It returns what is
+// stored then.
+func (a *Admin) changeUser(user string, change func(*meta.KafkaUser) (changed bool, err error)) (*meta.KafkaUser, error) {
+	ctx := a.pool.ctx
+	for attempt := 1; ; attempt++ {
+		resource, err := a.findUser(ctx, user)
+		if err != nil {
+			return nil, err
+		}
+		changed, err := change(resource)
+		if err != nil || !changed {
+			return resource, err
+		}
+		stored, err := a.Resources.Update(ctx, resource)
+		if err == nil {
+			return stored.(*meta.KafkaUser), nil
+		}
+		if !errors.Is(err, meta.ErrConflict) || attempt == limits.AdminConflictRetries {
+			return nil, err
+		}
+	}
+}
+
+// awaitUsers waits until the users are in force, at most a moment: a change that
+// is stored is accepted, however slow the rest is.
+func (a *Admin) awaitUsers(changed []*meta.KafkaUser) {
+	if len(changed) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(a.pool.ctx, limits.AdminConfigWaitMs*time.Millisecond)
+	defer cancel()
+	a.pool.Park(func() {
+		for _, user := range changed {
+			if err := a.Users.Await(ctx, user); err != nil {
+				a.Logger.Warn("a change of a user is stored and not in force yet", "resource", user.Metadata.Name, "error", err)
+				return
+			}
+		}
+	})
+}
+
+// userFailure maps errors about a user's resource; notFound is the code of a user
+// that does not exist.
+func (a *Admin) userFailure(user string, err error, notFound *kerr.Error) *failure {
+	var known *failure
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, meta.ErrNotFound):
+		return fail(notFound, "no KafkaUser for principal %s%s", auth.UserPrefix, user)
+	case errors.Is(err, meta.ErrConflict):
+		return fail(kerr.UnknownServerError, "the KafkaUser of %s is changed by others all the time: %s", user, err)
+	}
+	return a.asFailure(err)
+}

@@ -1,0 +1,282 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"kaas/auth/scram"
+	"kaas/internal/limits"
+	"kaas/meta"
+)
+
+// Account is a user in force with its resource.
+type Account struct {
+	*User
+	Resource string // metadata.name
+	rules    *rules
+}
+
+// set is everything that is in force at one moment. Immutable once published.
+type set struct {
+	accounts map[string]*Account // by principal, "User:alice"
+	everyone *rules              // of the principal "User:*"
+	// named holds a rule that allows everything for each resource pattern of any
+	// ACL; nil unless somebody needs to know what no ACL is about.
+	named *rules
+}
+
+// Directory knows all users: credentials, ACLs, quotas. It follows the KafkaUser
+// resources on a goroutine of its own and publishes each state as a whole, by one
+// atomic store; readers load it and hold no lock.
+type Directory struct {
+	options DirectoryOptions
+	current atomic.Pointer[set]
+	cancel  context.CancelFunc
+	done    chan struct{}
+
+	// state belongs to the goroutine that calls StartDirectory until the first
+	// list is in, then to the directory's own.
+	state map[string]*entry // by resource name
+
+	mu sync.Mutex
+	// +checklocks:mu
+	observed map[string]observation // by resource name
+	// published is closed and replaced by each publication.
+	// +checklocks:mu
+	published chan struct{}
+}
+
+// DirectoryOptions wire a Directory.
+type DirectoryOptions struct {
+	Store  meta.ResourceStore
+	Logger *slog.Logger
+	// IndexResources keeps what allow.everyone.if.no.acl.found asks for.
+	IndexResources bool
+}
+
+type observation struct {
+	uid        string
+	generation int64
+}
+
+// entry is one resource.
+type entry struct {
+	object  *meta.KafkaUser
+	account *Account
+	broken  bool // account is not what the spec says
+}
+
+// EmptyDirectory knows nobody.
+func EmptyDirectory() *Directory {
+	d := &Directory{state: map[string]*entry{}, observed: map[string]observation{}, published: make(chan struct{})}
+	d.current.Store(&set{})
+	return d
+}
+
+// StartDirectory returns when all users that exist are in force.
+func StartDirectory(ctx context.Context, o DirectoryOptions) (*Directory, error) {
+	d := EmptyDirectory()
+	own, cancel := context.WithCancel(context.Background())
+	d.options, d.cancel, d.done = o, cancel, make(chan struct{})
+	stop := context.AfterFunc(ctx, cancel) // the caller's context bounds the first list only
+	events, err := d.begin(own)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	go d.run(own, events)
+	return d, nil
+}
+
+// Close stops following. What is in force stays.
+func (d *Directory) Close() {
+	if d.cancel != nil {
+		d.cancel()
+		<-d.done
+	}
+}
+
+// begin lists through a fresh watch. What was in force before stays until the list
+// is whole.
+func (d *Directory) begin(ctx context.Context) (<-chan meta.Event, error) {
+	events, err := d.options.Store.Watch(ctx, meta.KindUser, "")
+	if err != nil {
+		return nil, err
+	}
+	present := map[string]bool{}
+	for {
+		event, ok := <-events
+		if !ok {
+			return nil, errors.Join(errors.New("the watch of users ended before it was complete"), ctx.Err())
+		}
+		if event.Type == meta.Synced {
+			break
+		}
+		d.note(event)
+		if event.Type != meta.Deleted {
+			present[event.Object.Meta().Name] = true
+		}
+	}
+	maps.DeleteFunc(d.state, func(name string, _ *entry) bool { return !present[name] })
+	d.publish()
+	return events, nil
+}
+
+func (d *Directory) run(ctx context.Context, events <-chan meta.Event) {
+	defer close(d.done)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event, ok := <-events:
+			if !ok {
+				if events = d.resume(ctx); events == nil {
+					return
+				}
+				continue
+			}
+			changed := d.note(event)
+			for more := true; more; { // one publication for what came together
+				select {
+				case event, ok := <-events:
+					if more = ok; ok {
+						changed = d.note(event) || changed
+					}
+				default:
+					more = false
+				}
+			}
+			if changed {
+				d.publish()
+			}
+		}
+	}
+}
+
+func (d *Directory) resume(ctx context.Context) <-chan meta.Event {
+	for ctx.Err() == nil {
+		events, err := d.begin(ctx)
+		if err == nil {
+			return events
+		}
+		d.options.Logger.Warn("users can't be watched; what is in force stays, trying again", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(limits.ReconcileRetry):
+		}
+	}
+	return nil
+}
+
+// note takes an event into the state. A spec that is refused leaves what this
+// resource had in force; after a start there is nothing but its denials.
+func (d *Directory) note(event meta.Event) (changed bool) {
+	object, ok := event.Object.(*meta.KafkaUser)
+	if !ok {
+		return false
+	}
+	name := object.Metadata.Name
+	if event.Type == meta.Deleted {
+		delete(d.state, name)
+		return true
+	}
+	old := d.state[name]
+	same := old != nil && old.object.Metadata.UID == object.Metadata.UID
+	if same && old.object.Metadata.Generation == object.Metadata.Generation && object.Metadata.Generation != 0 {
+		old.object = object // status
+		return false
+	}
+	user, err := ParseUser(object)
+	next := &entry{object: object, broken: err != nil}
+	switch {
+	case err == nil:
+		next.account = &Account{User: user, Resource: name, rules: newRules(user.ACLs)}
+	case same && old.account.Name == user.Name:
+		next.account = old.account
+	default:
+		next.account = &Account{User: user, Resource: name, rules: newRules(user.ACLs)}
+	}
+	if err != nil {
+		d.options.Logger.Warn("a KafkaUser is refused; what was in force stays", "resource", name, "user", user.Name, "error", err)
+	}
+	d.state[name] = next
+	return true
+}
+
+// publish makes and stores the next set.
+func (d *Directory) publish() {
+	next := &set{accounts: make(map[string]*Account, len(d.state))}
+	winners := make(map[string]*meta.KafkaUser, len(d.state))
+	observed := make(map[string]observation, len(d.state))
+	for name, e := range d.state {
+		observed[name] = observation{e.object.Metadata.UID, e.object.Metadata.Generation}
+		principal := UserPrefix + e.account.Name
+		if other := winners[principal]; other != nil && meta.CompareAge(other, e.object) <= 0 {
+			continue // the oldest has the name
+		}
+		winners[principal], next.accounts[principal] = e.object, e.account
+	}
+	if everyone := next.accounts[EveryonePrincipal]; everyone != nil {
+		next.everyone = everyone.rules
+	}
+	if d.options.IndexResources {
+		var all []ACL
+		for _, account := range next.accounts {
+			for _, acl := range account.ACLs {
+				all = append(all, ACL{Resource: acl.Resource, Permission: PermissionAllow, Host: Wildcard, Operations: []Operation{OperationAll}})
+			}
+		}
+		next.named = newRules(all)
+	}
+	d.current.Store(next)
+	d.mu.Lock()
+	d.observed = observed
+	close(d.published)
+	d.published = make(chan struct{})
+	d.mu.Unlock()
+}
+
+// Await returns when what the resource says is in force, or when the resource is
+// gone, or with the error of ctx.
+func (d *Directory) Await(ctx context.Context, resource *meta.KafkaUser) error {
+	for {
+		d.mu.Lock()
+		have, ok := d.observed[resource.Metadata.Name]
+		published := d.published
+		d.mu.Unlock()
+		if ok && (have.uid != resource.Metadata.UID || have.generation >= resource.Metadata.Generation) {
+			return nil
+		}
+		select {
+		case <-published:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Account returns a user by its name, or nil.
+func (d *Directory) Account(user string) *Account { return d.current.Load().accounts[UserPrefix+user] }
+
+// Credential implements scram.Directory.
+func (d *Directory) Credential(user string) *scram.Credential {
+	if account := d.Account(user); account != nil {
+		return account.Credential
+	}
+	return nil
+}
+
+// Accounts lists all users by name.
+func (d *Directory) Accounts() []*Account {
+	return slices.SortedFunc(maps.Values(d.current.Load().accounts), func(a, b *Account) int { return strings.Compare(a.Name, b.Name) })
+}

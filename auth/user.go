@@ -1,0 +1,408 @@
+package auth
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"kaas/auth/scram"
+	"kaas/meta"
+)
+
+// Quota keys as they travel on the wire (Kafka's QuotaConfig).
+const (
+	QuotaProducerByteRate  = "producer_byte_rate"
+	QuotaConsumerByteRate  = "consumer_byte_rate"
+	QuotaRequestPercentage = "request_percentage"
+)
+
+// Authentication types of a KafkaUser.
+const (
+	TypeScramSHA512 = "scram-sha-512"
+	TypeTLS         = "tls"
+)
+
+// User is what a KafkaUser says. Immutable.
+type User struct {
+	Name string // without "User:"
+	// Type is spec.authentication.type; "" is no authentication of its own.
+	Type       string
+	Credential *scram.Credential // nil: cannot log in
+	ACLs       []ACL
+	Quotas     map[string]float64 // by wire key; per broker
+}
+
+type authenticationSpec struct {
+	Type     string          `json:"type"`
+	Password json.RawMessage `json:"password"` // the reconciler's business
+	Scram    *scramSpec      `json:"scram"`
+}
+
+type scramSpec struct {
+	Salt       []byte `json:"salt"`
+	StoredKey  []byte `json:"storedKey"`
+	ServerKey  []byte `json:"serverKey"`
+	Iterations int    `json:"iterations"`
+}
+
+type authorizationSpec struct {
+	Type string            `json:"type"`
+	ACLs []json.RawMessage `json:"acls"`
+}
+
+type aclSpec struct {
+	Type     string `json:"type"`
+	Resource struct {
+		Type        string `json:"type"`
+		Name        string `json:"name"`
+		PatternType string `json:"patternType"`
+	} `json:"resource"`
+	Operations []string `json:"operations"`
+	Host       string   `json:"host"`
+}
+
+type quotaSpec struct {
+	Producer   *float64 `json:"producerMaxByteRatePerBroker"`
+	Consumer   *float64 `json:"consumerMaxByteRatePerBroker"`
+	Percentage *float64 `json:"requestPercentage"`
+}
+
+// ParseUser reads a resource. With an error the user that is returned all the same
+// holds what may be in force without harm: the denials that could be read, and
+// nothing that lets anybody in.
+func ParseUser(resource *meta.KafkaUser) (*User, error) {
+	user := &User{Name: resource.KafkaName()}
+	problems := []error{user.readAuthentication(resource.Spec.Authentication), user.readAuthorization(resource.Spec.Authorization), user.readQuotas(resource.Spec.Quotas)}
+	if err := errors.Join(problems...); err != nil {
+		safe := &User{Name: user.Name}
+		for _, acl := range user.ACLs {
+			if acl.Permission == PermissionDeny {
+				safe.ACLs = append(safe.ACLs, acl)
+			}
+		}
+		return safe, err
+	}
+	return user, nil
+}
+
+// remarshal reads a part of spec strictly: a field that is not known is an error,
+// since a misspelt one would change who may do what.
+func remarshal(part map[string]any, into any) error {
+	raw, err := json.Marshal(part)
+	if err != nil {
+		return err
+	}
+	return strictly(raw, into)
+}
+
+func strictly(raw []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
+}
+
+func (u *User) readAuthentication(part map[string]any) error {
+	var spec authenticationSpec
+	if err := remarshal(part, &spec); err != nil {
+		return fmt.Errorf("spec.authentication: %w", err)
+	}
+	u.Type = spec.Type
+	switch spec.Type {
+	case TypeScramSHA512, TypeTLS, "tls-external", "":
+	default:
+		return fmt.Errorf("spec.authentication.type is %q; known are %s and %s", spec.Type, TypeScramSHA512, TypeTLS)
+	}
+	if spec.Scram == nil || spec.Type != TypeScramSHA512 && spec.Type != "" {
+		return nil
+	}
+	credential := &scram.Credential{Salt: spec.Scram.Salt, StoredKey: spec.Scram.StoredKey, ServerKey: spec.Scram.ServerKey, Iterations: spec.Scram.Iterations}
+	if err := credential.Validate(); err != nil {
+		return fmt.Errorf("spec.authentication.scram: %w", err)
+	}
+	u.Credential = credential
+	return nil
+}
+
+func (u *User) readAuthorization(part map[string]any) error {
+	var spec authorizationSpec
+	if err := remarshal(part, &spec); err != nil {
+		return fmt.Errorf("spec.authorization: %w", err)
+	}
+	if spec.Type != "" && spec.Type != "simple" {
+		return fmt.Errorf("spec.authorization.type is %q; only simple is known", spec.Type)
+	}
+	var problems []error
+	u.ACLs = make([]ACL, 0, len(spec.ACLs))
+	for i, raw := range spec.ACLs {
+		acl, err := parseACL(raw)
+		if err != nil {
+			if len(problems) < 5 { // enough to see what is wrong
+				problems = append(problems, fmt.Errorf("spec.authorization.acls[%d]: %w", i, err))
+			}
+			continue
+		}
+		u.ACLs = append(u.ACLs, acl)
+	}
+	return errors.Join(problems...)
+}
+
+func parseACL(raw []byte) (ACL, error) {
+	spec := aclSpec{Type: "allow", Host: Wildcard}
+	spec.Resource.PatternType = "literal"
+	if err := strictly(raw, &spec); err != nil {
+		return ACL{}, err
+	}
+	acl := ACL{Host: spec.Host, Resource: Resource{Name: spec.Resource.Name}}
+	var known bool
+	if acl.Permission, known = permissionNames[fold(spec.Type)]; !known {
+		return acl, fmt.Errorf("type is %q; known are allow and deny", spec.Type)
+	}
+	if acl.Resource.Type, known = resourceNames[fold(spec.Resource.Type)]; !known {
+		return acl, fmt.Errorf("resource.type is %q; known are topic, group, cluster and transactionalId", spec.Resource.Type)
+	}
+	if acl.Resource.Pattern, known = patternNames[fold(spec.Resource.PatternType)]; !known {
+		return acl, fmt.Errorf("resource.patternType is %q; known are literal and prefix", spec.Resource.PatternType)
+	}
+	if acl.Resource.Type == ResourceCluster {
+		if acl.Resource.Name != "" && acl.Resource.Name != ClusterName && acl.Resource.Name != Wildcard {
+			return acl, fmt.Errorf("resource.name is %q; the cluster's is %s", acl.Resource.Name, ClusterName)
+		}
+		if acl.Resource.Name == "" {
+			acl.Resource.Name = ClusterName
+		}
+	}
+	if acl.Resource.Name == "" || acl.Host == "" || len(spec.Operations) == 0 {
+		return acl, errors.New("resource.name, host and operations must not be empty")
+	}
+	for _, name := range spec.Operations {
+		op, known := operationNames[fold(name)]
+		if !known {
+			return acl, fmt.Errorf("operation %q is not known", name)
+		}
+		acl.Operations = append(acl.Operations, op)
+	}
+	return acl, nil
+}
+
+func (u *User) readQuotas(part map[string]any) error {
+	var spec quotaSpec
+	if err := remarshal(part, &spec); err != nil {
+		return fmt.Errorf("spec.quotas: %w", err)
+	}
+	for key, value := range map[string]*float64{QuotaProducerByteRate: spec.Producer, QuotaConsumerByteRate: spec.Consumer, QuotaRequestPercentage: spec.Percentage} {
+		if value == nil {
+			continue
+		}
+		if !(*value > 0) || math.IsInf(*value, 0) {
+			return fmt.Errorf("spec.quotas: %s is %v; it must be above 0", key, *value)
+		}
+		if u.Quotas == nil {
+			u.Quotas = map[string]float64{}
+		}
+		u.Quotas[key] = *value
+	}
+	return nil
+}
+
+// Names in a manifest are compared without regard to case and underscores, so
+// Kafka's (DESCRIBE_CONFIGS) and Strimzi's (DescribeConfigs) are the same.
+func fold(name string) string {
+	return strings.ReplaceAll(strings.ToLower(name), "_", "")
+}
+
+// Tables of names. Immutable.
+var (
+	permissionNames = map[string]Permission{"allow": PermissionAllow, "deny": PermissionDeny}
+	patternNames    = map[string]PatternType{"literal": PatternLiteral, "prefix": PatternPrefixed, "prefixed": PatternPrefixed}
+	resourceNames   = map[string]ResourceType{"topic": ResourceTopic, "group": ResourceGroup, "cluster": ResourceCluster, "transactionalid": ResourceTransactionalID}
+	operationNames  = func() map[string]Operation {
+		names := map[string]Operation{}
+		for op, name := range operationSpecs {
+			names[fold(name)] = op
+		}
+		return names
+	}()
+	operationSpecs = map[Operation]string{
+		OperationAll: "All", OperationRead: "Read", OperationWrite: "Write", OperationCreate: "Create", OperationDelete: "Delete", OperationAlter: "Alter",
+		OperationDescribe: "Describe", OperationClusterAction: "ClusterAction", OperationDescribeConfigs: "DescribeConfigs",
+		OperationAlterConfigs: "AlterConfigs", OperationIdempotentWrite: "IdempotentWrite", OperationCreateTokens: "CreateTokens",
+		OperationDescribeTokens: "DescribeTokens", OperationTwoPhaseCommit: "TwoPhaseCommit",
+	}
+	resourceSpecs = map[ResourceType]string{ResourceTopic: "topic", ResourceGroup: "group", ResourceCluster: "cluster", ResourceTransactionalID: "transactionalId"}
+)
+
+// Grantable says whether an ACL of a KafkaUser can be about the resource type.
+func Grantable(resource ResourceType) bool { return resourceSpecs[resource] != "" }
+
+// Valid says whether an ACL can hold the operation.
+func (o Operation) Valid() bool { return operationSpecs[o] != "" }
+
+// SpecOfScram is spec.authentication.scram of a credential.
+func SpecOfScram(c *scram.Credential) map[string]any {
+	text := base64.StdEncoding.EncodeToString
+	return map[string]any{"salt": text(c.Salt), "storedKey": text(c.StoredKey), "serverKey": text(c.ServerKey), "iterations": c.Iterations}
+}
+
+// acls returns spec.authorization.acls as it is kept, and each entry parsed.
+func aclsOf(resource *meta.KafkaUser) (entries []any, parsed []ACL, err error) {
+	entries, ok := resource.Spec.Authorization["acls"].([]any)
+	if !ok && resource.Spec.Authorization["acls"] != nil {
+		return nil, nil, errors.New("spec.authorization.acls is no list")
+	}
+	for i := range entries {
+		raw, err := json.Marshal(entries[i])
+		if err != nil {
+			return nil, nil, err
+		}
+		acl, err := parseACL(raw)
+		if err != nil {
+			return nil, nil, fmt.Errorf("spec.authorization.acls[%d]: %w", i, err)
+		}
+		parsed = append(parsed, acl)
+	}
+	return entries, parsed, nil
+}
+
+// AddBindings puts bindings into spec.authorization.acls and reports whether that
+// changed anything. An entry about the same resource, permission and host takes the
+// operation in, as its first match; what is there stays as it is written.
+func AddBindings(resource *meta.KafkaUser, bindings []Binding) (changed bool, err error) {
+	entries, parsed, err := aclsOf(resource)
+	if err != nil {
+		return false, err
+	}
+	type place struct {
+		resource   Resource
+		permission Permission
+		host       string
+	}
+	at := make(map[place][]int, len(parsed))
+	for i := range parsed {
+		key := place{parsed[i].Resource, parsed[i].Permission, parsed[i].Host}
+		at[key] = append(at[key], i)
+	}
+	touched := map[int]bool{}
+	for i := range bindings {
+		b := &bindings[i]
+		key := place{b.Resource, b.Permission, b.Host}
+		if holds(parsed, at[key], b.Operation) {
+			continue
+		}
+		if len(at[key]) == 0 {
+			at[key] = []int{len(parsed)}
+			parsed = append(parsed, ACL{Resource: b.Resource, Permission: b.Permission, Host: b.Host})
+			entries = append(entries, nil)
+		}
+		first := at[key][0]
+		parsed[first].Operations = append(parsed[first].Operations, b.Operation)
+		touched[first] = true
+	}
+	for i := range touched {
+		entries[i] = entryOf(entries[i], &parsed[i])
+	}
+	if len(touched) > 0 {
+		setACLs(resource, entries)
+	}
+	return len(touched) > 0, nil
+}
+
+func holds(acls []ACL, at []int, op Operation) bool {
+	for _, i := range at {
+		for _, have := range acls[i].Operations {
+			if have == op {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// RemoveBindings takes out what a filter matches and returns it. Entries that only
+// partly match keep the rest of their operations.
+func RemoveBindings(resource *meta.KafkaUser, matches func(*Binding) bool) (removed []Binding, err error) {
+	entries, parsed, err := aclsOf(resource)
+	if err != nil {
+		return nil, err
+	}
+	principal := UserPrefix + resource.KafkaName()
+	kept := entries[:0:0]
+	for i := range parsed {
+		acl := &parsed[i]
+		left := acl.Operations[:0:0]
+		for _, op := range acl.Operations {
+			b := Binding{acl.Resource, principal, acl.Host, op, acl.Permission}
+			if matches(&b) {
+				removed = append(removed, b)
+			} else {
+				left = append(left, op)
+			}
+		}
+		switch {
+		case len(left) == len(acl.Operations):
+			kept = append(kept, entries[i])
+		case len(left) > 0:
+			acl.Operations = left
+			kept = append(kept, entryOf(entries[i], acl))
+		}
+	}
+	if len(removed) > 0 {
+		setACLs(resource, kept)
+	}
+	return removed, nil
+}
+
+func setACLs(resource *meta.KafkaUser, entries []any) {
+	if resource.Spec.Authorization == nil {
+		resource.Spec.Authorization = map[string]any{"type": "simple"}
+	}
+	if entries == nil {
+		entries = []any{}
+	}
+	resource.Spec.Authorization["acls"] = entries
+}
+
+// entryOf writes an entry; of one that exists only the operations change.
+func entryOf(existing any, acl *ACL) any {
+	operations := make([]any, len(acl.Operations))
+	for i, op := range acl.Operations {
+		operations[i] = operationSpecs[op]
+	}
+	if entry, ok := existing.(map[string]any); ok {
+		entry["operations"] = operations
+		return entry
+	}
+	pattern := "literal"
+	if acl.Resource.Pattern == PatternPrefixed {
+		pattern = "prefix"
+	}
+	entry := map[string]any{
+		"resource":   map[string]any{"type": resourceSpecs[acl.Resource.Type], "name": acl.Resource.Name, "patternType": pattern},
+		"operations": operations,
+		"host":       acl.Host,
+	}
+	if acl.Permission == PermissionDeny {
+		entry["type"] = "deny"
+	}
+	return entry
+}
+
+// Bindings lists a user's ACLs one operation at a time, each once.
+func (u *User) Bindings() []Binding {
+	var out []Binding
+	seen := map[Binding]bool{}
+	for i := range u.ACLs {
+		acl := &u.ACLs[i]
+		for _, op := range acl.Operations {
+			b := Binding{acl.Resource, UserPrefix + u.Name, acl.Host, op, acl.Permission}
+			if !seen[b] {
+				seen[b] = true
+				out = append(out, b)
+			}
+		}
+	}
+	return out
+}
