@@ -26,6 +26,8 @@ import (
 //	v8   per-record errors and error message (KIP-467)
 //	v9   flexible
 //	v10  current leader and its endpoint with 6 (KIP-951)
+//	v11  the producer knows TRANSACTION_ABORTABLE
+//	v12  writing to a partition adds it to the transaction (KIP-890)
 //	v13  topic ids: 100 for an unknown one
 //
 // The handler runs on the event loop: it appends every partition, patching
@@ -36,6 +38,9 @@ import (
 //	acks=-1  when the commit covers the last partition, or with 7 for those that it
 //	         does not cover at the timeout; they stay appended. The answer to a
 //	         duplicate waits for the commit of the original.
+//
+// The first batch of a transaction in a partition waits for the transaction's
+// coordinator, see produce_transaction.go.
 //
 // Exactly one batch a partition: none or two are 87, as are magic 0 and 1; bytes
 // behind the batch that are too few for another one are ignored, all as Kafka
@@ -54,6 +59,8 @@ const (
 	produceWithRecordErrors = 8
 	produceFlexible         = 9
 	produceWithLeader       = 10
+	produceKnowsAbortable   = 11
+	produceAddsPartitions   = 12
 	produceWithTopicIDs     = 13
 )
 
@@ -75,11 +82,16 @@ func (b *Broker) produceAPI() codec.API {
 // timer while it answers. Who takes it to 0 answers, if nobody did, and recycles.
 // replied says who answers: the one that sets it.
 type produceOperation struct {
-	broker     *Broker
-	request    *codec.Request
-	version    int16
-	acks       int16
-	topics     int // with at least one partition
+	broker    *Broker
+	request   *codec.Request
+	version   int16
+	acks      int16
+	timeoutMs int32
+	topics    int // with at least one partition
+	// transactionalID is a view into the frame, nil unless there are transactional batches.
+	transactionalID []byte
+	// verify: the first batches of transactions need the coordinator's word.
+	verify     bool
 	partitions []producePartition
 	pending    atomic.Int32
 	replied    atomic.Bool
@@ -106,6 +118,9 @@ type producePartition struct {
 	first     bool // of its topic
 	siblings  int  // partitions of the topic, in the first one
 	state     *partitionState
+	// batch is a view into the frame while it is to be appended, then nil.
+	batch []byte
+	guard uint64 // of its verification
 
 	code            int16
 	message         string // "": null
@@ -143,16 +158,46 @@ func (b *Broker) handleProduce(request *codec.Request) {
 	o := newProduceOperation()
 	o.broker, o.request, o.version, o.acks, o.topics = b, request, request.Version, view.Acks, view.TopicCount
 	o.fill(&view)
+	o.timeoutMs = view.TimeoutMs
 	refused := o.refusal(&view)
 	for it, i := view.Partitions(), 0; it.Next(); i++ {
 		if refused != nil {
 			o.partitions[i].fail(refused)
 			continue
 		}
-		o.append(&o.partitions[i], it.Partition.Records)
+		o.prepare(&o.partitions[i], it.Partition.Records)
 	}
-	if o.acks == -1 && refused == nil {
-		o.awaitCommits(milliseconds(view.TimeoutMs))
+	if o.transactionalID != nil && b.data.transactions.queue(o) {
+		return // goes on when the requests of its connection before it have appended theirs
+	}
+	o.append()
+}
+
+// append does all partitions and waits for the commits that they need.
+func (o *produceOperation) append() {
+	if !o.appendVerified() {
+		o.askCoordinator()
+		return
+	}
+	o.appended()
+}
+
+// appendVerified appends all partitions but those that the coordinator has to be
+// asked about; false: there are some.
+func (o *produceOperation) appendVerified() bool {
+	all := true
+	for i := range o.partitions {
+		if p := &o.partitions[i]; p.batch != nil && !o.appendOne(p) {
+			all = false
+		}
+	}
+	return all
+}
+
+// appended goes on when every partition has its offsets or its error.
+func (o *produceOperation) appended() {
+	if o.acks == -1 {
+		o.awaitCommits(milliseconds(o.timeoutMs))
 		return
 	}
 	o.pending.Store(1)
@@ -174,7 +219,7 @@ func (o *produceOperation) fill(view *codec.ProduceView) {
 		p.operation = o
 		p.topicName, p.topicID, p.index = it.Partition.Topic, it.Partition.TopicID, it.Partition.Index
 		p.first, p.siblings = it.Partition.First, it.Partition.Siblings
-		p.code, p.message, p.records, p.state = 0, "", nil, nil
+		p.code, p.message, p.records, p.state, p.batch, p.guard = 0, "", nil, nil, nil, 0
 		p.baseOffset, p.logAppendTimeMs, p.logStartOffset = -1, -1, -1
 		p.commit.Store(commitSettled)
 		p.commitError = nil
@@ -189,6 +234,8 @@ func (o *produceOperation) refusal(view *codec.ProduceView) *kerr.Error {
 	}
 	if hasTransactionalRecords(view) {
 		session := o.request.Session
+		o.transactionalID = view.TransactionalID
+		o.verify = o.version >= produceAddsPartitions || o.broker.Config.TransactionPartitionVerificationEnable
 		if view.TransactionalID == nil || !o.broker.Authorizer.Authorize(session.Principal, session.RemoteHost,
 			auth.OperationWrite, auth.ResourceTransactionalID, string(view.TransactionalID)) {
 			return kerr.TransactionalIDAuthorizationFailed
@@ -208,8 +255,9 @@ func hasTransactionalRecords(view *codec.ProduceView) bool {
 	return false
 }
 
-// append does one partition. What goes wrong stands in it.
-func (o *produceOperation) append(p *producePartition, records []byte) {
+// prepare looks at one partition, on the event loop: afterwards it has its batch, or
+// its error.
+func (o *produceOperation) prepare(p *producePartition, records []byte) {
 	b := o.broker
 	var unknown *kerr.Error
 	if o.version >= produceWithTopicIDs {
@@ -242,10 +290,23 @@ func (o *produceOperation) append(p *producePartition, records []byte) {
 		p.fail(kerr.InvalidTopicException)
 		return
 	}
-	result, err := p.state.log.Append(one, logstore.AppendOptions{Origin: logstore.OriginClient, LeaderEpoch: p.state.log.LeaderEpoch()})
+	p.batch = one
+}
+
+// appendOne appends the batch of one partition; what goes wrong stands in it. False:
+// the transaction's coordinator has to be asked first.
+func (o *produceOperation) appendOne(p *producePartition) (verified bool) {
+	one := p.batch
+	result, err := p.state.log.Append(one, logstore.AppendOptions{
+		Origin: logstore.OriginClient, LeaderEpoch: p.state.log.LeaderEpoch(), Verify: o.verify, Guard: p.guard,
+	})
+	if err != nil && errors.Is(err, logstore.ErrUnverified) {
+		return false
+	}
+	p.batch = nil
 	if err != nil {
-		p.appendFailed(b, err)
-		return
+		p.appendFailed(o.broker, err)
+		return true
 	}
 	p.baseOffset, p.logAppendTimeMs, p.logStartOffset = result.BaseOffset, result.LogAppendTimeMs, result.LogStartOffset
 	if result.Duplicate && p.logAppendTimeMs < 0 {
@@ -256,6 +317,7 @@ func (o *produceOperation) append(p *producePartition, records []byte) {
 		p.waiter.Offset = result.LastOffset + 1
 		p.commit.Store(commitPending)
 	}
+	return true
 }
 
 func (o *produceOperation) mayWrite(p *producePartition) bool {
@@ -435,13 +497,13 @@ func (o *produceOperation) recycle() {
 	for i := range o.partitions {
 		p := &o.partitions[i]
 		p.waiter.Offset = 0
-		p.operation, p.topicName, p.state, p.records, p.commitError = nil, nil, nil, nil, nil
+		p.operation, p.topicName, p.state, p.batch, p.records, p.commitError = nil, nil, nil, nil, nil, nil
 	}
 	o.partitions = o.partitions[:0]
 	if cap(o.partitions) > limits.ProducePartitionsKept {
 		o.partitions = nil
 	}
-	o.broker, o.timed = nil, false
+	o.broker, o.transactionalID, o.verify, o.timed = nil, nil, false, false
 	o.replied.Store(false)
 	producePool.Put(o)
 }

@@ -23,7 +23,7 @@ func TestInitProducerIDRefused(t *testing.T) {
 		deny       deny
 		want       *kerr.Error
 	}{
-		{"transactions are not served", &id, 900_000, -1, -1, nil, kerr.UnsupportedVersion},
+		{"no transaction log yet", &id, 900_000, -1, -1, nil, kerr.NotCoordinator},
 		{"timeout above the maximum", &id, 900_001, -1, -1, nil, kerr.InvalidTransactionTimeout},
 		{"timeout 0", &id, 0, -1, -1, nil, kerr.InvalidTransactionTimeout},
 		{"timeout -1", &id, -1, -1, -1, nil, kerr.InvalidTransactionTimeout},

@@ -20,6 +20,7 @@ import (
 // workers. All end with stop.
 type dataPart struct {
 	sessions         fetchSessions
+	transactions     transactionQueues
 	fetchDeadlines   delay.Timer
 	produceDeadlines delay.Timer
 	// woken completes fetches beyond those that whoever woke them completes itself.

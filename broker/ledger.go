@@ -13,9 +13,9 @@ type LeftOut struct {
 // missing without a line here.
 var Ledger = []LeftOut{
 	{
-		What: "transactions (InitProducerId with a transactional id, keys 24 to 28, 65, 66)",
-		Sees: "the keys are not advertised; InitProducerId answers UNSUPPORTED_VERSION (35), which ends the producer with an error",
-		Why:  "not built yet; an error that clients retry would keep them waiting for ever",
+		What: "prepared transactions (KIP-939: InitProducerId v6, two-phase commit)",
+		Sees: "the version is not advertised, transaction.two.phase.commit.enable has no effect",
+		Why:  "Kafka does not serve them by default either",
 	},
 	{
 		What: "the consumer group protocol of KIP-848 (keys 68, 69), share groups (76 to 79, 90 to 92), streams groups (88, 89)",

@@ -9,11 +9,9 @@ import (
 // Config is the part of the broker's configuration that transactions obey, and the
 // machine's way out. It is immutable.
 type Config struct {
-	MaxTimeoutMs             int32 // transaction.max.timeout.ms
-	ExpirationMs             int64 // transactional.id.expiration.ms
-	AbortTimedOutIntervalMs  int64 // transaction.abort.timed.out.transaction.cleanup.interval.ms
-	RemoveExpiredIntervalMs  int64 // transaction.remove.expired.transaction.cleanup.interval.ms
-	PartitionVerificationOff bool  // transaction.partition.verification.enable=false
+	ExpirationMs            int64 // transactional.id.expiration.ms
+	AbortTimedOutIntervalMs int64 // transaction.abort.timed.out.transaction.cleanup.interval.ms
+	RemoveExpiredIntervalMs int64 // transaction.remove.expired.transaction.cleanup.interval.ms
 	// WriteMarkers takes markers over; it must not block. Their fate comes back, from
 	// any goroutine, as MarkersWritten on the shard of the transactional id. It is
 	// called on the shard's goroutine, never before the transaction's Prepare record
@@ -24,7 +22,7 @@ type Config struct {
 
 // DefaultConfig returns Kafka's defaults; the ports are left to the caller.
 func DefaultConfig() Config {
-	return Config{MaxTimeoutMs: 900_000, ExpirationMs: 604_800_000, AbortTimedOutIntervalMs: 10_000, RemoveExpiredIntervalMs: 3_600_000}
+	return Config{ExpirationMs: 604_800_000, AbortTimedOutIntervalMs: 10_000, RemoveExpiredIntervalMs: 3_600_000}
 }
 
 // TopicPartition names a partition.

@@ -6,20 +6,22 @@ import (
 
 	"kaas/auth"
 	"kaas/codec"
+	"kaas/coord"
+	"kaas/txn"
 )
 
-// InitProducerId (key 22), v0 to v5. Kafka: KafkaApis.handleInitProducerIdRequest.
+// InitProducerId (key 22), v0 to v5. Kafka: KafkaApis.handleInitProducerIdRequest,
+// TransactionCoordinator.handleInitProducerId.
 //
+//   - TransactionalId Write; without one IdempotentWrite on the cluster or Write on any
+//     topic (KIP-679).
 //   - Without a transactional id every request gets a new producer id with epoch 0,
 //     whatever timeout, id and epoch it carries (v3+; KIP-360), except that id and
 //     epoch come together or not at all: INVALID_REQUEST.
 //   - With one: the empty id is INVALID_REQUEST, a timeout above
-//     transaction.max.timeout.ms or not positive INVALID_TRANSACTION_TIMEOUT.
-//     Everything else is UNSUPPORTED_VERSION, see ledger.go: it ends the producer
-//     at once with a message that says what it is, where a retriable error would
-//     keep it trying for ever.
-//   - v4 and v5 say the same as v3; Kafka uses them to know clients that understand
-//     PRODUCER_FENCED and TRANSACTION_ABORTABLE.
+//     transaction.max.timeout.ms or not positive INVALID_TRANSACTION_TIMEOUT. An open
+//     transaction is aborted first: CONCURRENT_TRANSACTIONS until that is complete.
+//   - v4: PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v5: TRANSACTION_ABORTABLE.
 
 func (c *Coordinators) initProducerIDAPI() codec.API {
 	return codec.API{
@@ -28,17 +30,16 @@ func (c *Coordinators) initProducerIDAPI() codec.API {
 		Handle:        c.initProducerID,
 		Refuse: func(r *codec.Request, _ int16, throttleMs int32) {
 			// The retriable error that producers know here (TransactionManager.InitProducerIdHandler).
-			response := initProducerIDRefused(kerr.CoordinatorLoadInProgress)
+			response := initProducerIDRefused(refusedCode)
 			response.ThrottleMillis = throttleMs
 			r.Respond(response)
 		},
-		Note: "idempotent producers; transactional ids are not served yet",
 	}
 }
 
-func initProducerIDRefused(err *kerr.Error) *kmsg.InitProducerIDResponse {
+func initProducerIDRefused(code int16) *kmsg.InitProducerIDResponse {
 	response := kmsg.NewPtrInitProducerIDResponse()
-	response.ErrorCode, response.ProducerID, response.ProducerEpoch = err.Code, -1, -1
+	response.ErrorCode, response.ProducerID, response.ProducerEpoch = code, -1, -1
 	return response
 }
 
@@ -49,18 +50,48 @@ func (c *Coordinators) initProducerID(r *codec.Request) {
 		return
 	}
 	if refused := c.checkInitProducerID(r, request); refused != nil {
-		r.Respond(initProducerIDRefused(refused))
+		r.Respond(initProducerIDRefused(refused.Code))
+		return
+	}
+	if request.TransactionalID != nil {
+		c.initTransactional(r, request, txn.InitRequest{
+			TransactionalID: *request.TransactionalID, TimeoutMs: request.TransactionTimeoutMillis,
+			ProducerID: request.ProducerID, ProducerEpoch: request.ProducerEpoch, FreshProducerID: -1,
+		})
 		return
 	}
 	id, err := c.nextProducerID()
 	if err != nil {
 		c.logger.Error("no new producer id: the block of ids could not be reserved on disk", "error", err)
-		r.Respond(initProducerIDRefused(kerr.CoordinatorNotAvailable))
+		r.Respond(initProducerIDRefused(kerr.CoordinatorNotAvailable.Code))
 		return
 	}
 	response := kmsg.NewPtrInitProducerIDResponse()
 	response.ProducerID, response.ProducerEpoch = id, 0
 	r.Respond(response)
+}
+
+// initTransactional asks the machine, a second time with a fresh producer id when it
+// needs one.
+func (c *Coordinators) initTransactional(r *codec.Request, request *kmsg.InitProducerIDRequest, init txn.InitRequest) {
+	failed := func(code int16) { r.Respond(initProducerIDRefused(fencedFor(request.Version >= 4, code))) }
+	c.submitTransaction(init.TransactionalID, func(m *txn.Machine, t *coord.Turn) {
+		m.InitProducerID(t, init, func(result txn.InitResult) {
+			switch {
+			case result.NeedsProducerID:
+				c.freshProducerID(func(id int64) {
+					init.FreshProducerID = id
+					c.initTransactional(r, request, init)
+				}, failed)
+			case result.Code != 0:
+				failed(result.Code)
+			default:
+				response := kmsg.NewPtrInitProducerIDResponse()
+				response.ProducerID, response.ProducerEpoch = result.ProducerID, result.ProducerEpoch
+				r.Respond(response)
+			}
+		})
+	}, failed)
 }
 
 func (c *Coordinators) checkInitProducerID(r *codec.Request, request *kmsg.InitProducerIDRequest) *kerr.Error {
@@ -81,7 +112,7 @@ func (c *Coordinators) checkInitProducerID(r *codec.Request, request *kmsg.InitP
 	case request.TransactionTimeoutMillis <= 0 || request.TransactionTimeoutMillis > c.config.TransactionMaxTimeoutMs:
 		return kerr.InvalidTransactionTimeout
 	}
-	return kerr.UnsupportedVersion
+	return nil
 }
 
 // mayWriteIdempotently: IdempotentWrite on the cluster, or, since KIP-679, Write

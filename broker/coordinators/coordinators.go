@@ -3,6 +3,8 @@ package coordinators
 import (
 	"errors"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -14,6 +16,7 @@ import (
 	"kaas/logstore"
 	"kaas/meta"
 	"kaas/meta/config"
+	"kaas/txn"
 )
 
 // Topic is one topic that the broker serves, at one moment.
@@ -56,17 +59,25 @@ type Coordinators struct {
 	nextProducerID func() (int64, error)
 	submitWork     func(func()) bool
 	logger         *slog.Logger
+	clock          func() time.Time
 
-	groups *coord.Runtime[*group.Machine]
+	groups       *coord.Runtime[*group.Machine]
+	transactions *coord.Runtime[*txn.Machine]
+
+	// transactionLogs are the logs of the shards of transactions, by partition: int32 to
+	// *logstore.Partition.
+	transactionLogs sync.Map
+	// topicsLoaded: a topic that is not served now does not exist.
+	topicsLoaded atomic.Bool
 }
 
 // New makes coordinators that lead no shard yet.
 func New(o Options) *Coordinators {
 	c := &Coordinators{
 		config: o.Config, authorizer: o.Authorizer, images: o.Images, topics: o.Topics,
-		nextProducerID: o.NextProducerID, submitWork: o.Submit, logger: o.Logger,
+		nextProducerID: o.NextProducerID, submitWork: o.Submit, logger: o.Logger, clock: o.Clock,
 	}
-	c.groups = c.newGroups(o.Clock)
+	c.groups, c.transactions = c.newGroups(o.Clock), c.newTransactions(o.Clock)
 	return c
 }
 
@@ -74,22 +85,32 @@ func New(o Options) *Coordinators {
 func (c *Coordinators) APIs() []codec.API {
 	return []codec.API{
 		c.offsetCommitAPI(), c.offsetFetchAPI(), c.joinGroupAPI(), c.heartbeatAPI(), c.leaveGroupAPI(), c.syncGroupAPI(),
-		c.describeGroupsAPI(), c.listGroupsAPI(), c.initProducerIDAPI(), c.deleteGroupsAPI(), c.offsetDeleteAPI(),
+		c.describeGroupsAPI(), c.listGroupsAPI(), c.deleteGroupsAPI(), c.offsetDeleteAPI(),
+		c.initProducerIDAPI(), c.addPartitionsToTxnAPI(), c.addOffsetsToTxnAPI(), c.endTxnAPI(), c.writeTxnMarkersAPI(),
+		c.txnOffsetCommitAPI(), c.describeProducersAPI(), c.describeTransactionsAPI(), c.listTransactionsAPI(),
 	}
 }
 
 // PartitionAdded is told before the partition is served.
 func (c *Coordinators) PartitionAdded(topic string, partition int32, log *logstore.Partition) {
-	if topic == meta.ConsumerOffsetsTopic {
+	switch topic {
+	case meta.ConsumerOffsetsTopic:
 		c.groups.Load(partition, &shardLog{log: log})
+	case meta.TransactionStateTopic:
+		c.transactionLogs.Store(partition, log)
+		c.transactions.Load(partition, &shardLog{log: log})
 	}
 }
 
 // PartitionRemoved is told when the partition is not served any more and its log
 // still there.
 func (c *Coordinators) PartitionRemoved(topic string, partition int32) {
-	if topic == meta.ConsumerOffsetsTopic {
+	switch topic {
+	case meta.ConsumerOffsetsTopic:
 		c.groups.Unload(partition)
+	case meta.TransactionStateTopic:
+		c.transactions.Unload(partition)
+		c.transactionLogs.Delete(partition)
 	}
 }
 
@@ -101,6 +122,7 @@ func (c *Coordinators) TopicRemoved(name string, id meta.UUID) {
 
 // TopicsLoaded is told once, after the first complete list of topics is served.
 func (c *Coordinators) TopicsLoaded() {
+	c.topicsLoaded.Store(true)
 	// A topic may have been deleted and made anew while this broker was down.
 	c.tellGroups(func(m *group.Machine, t *coord.Turn) { m.TopicsReplaced(t, c.topicIDOf) })
 }

@@ -57,6 +57,9 @@ func (c *Coordinators) tellGroups(run func(*group.Machine, *coord.Turn)) {
 func (c *Coordinators) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), limits.GroupStopMs*time.Millisecond)
 	defer cancel()
+	// Transactions first: the ends of theirs are events of the groups. What is not written
+	// is written after the next load.
+	_ = c.transactions.Close(ctx)
 	_ = c.groups.Close(ctx) // what was not committed in time has been answered with an error
 }
 

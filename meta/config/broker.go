@@ -71,6 +71,7 @@ type Broker struct {
 	TransactionMaxTimeoutMs                              int32 `key:"transaction.max.timeout.ms"`
 	TransactionalIDExpirationMs                          int32 `key:"transactional.id.expiration.ms"`
 	TransactionAbortTimedOutTransactionCleanupIntervalMs int32 `key:"transaction.abort.timed.out.transaction.cleanup.interval.ms"`
+	TransactionPartitionVerificationEnable               bool  `key:"transaction.partition.verification.enable"`
 	TransactionRemoveExpiredTransactionCleanupIntervalMs int32 `key:"transaction.remove.expired.transaction.cleanup.interval.ms"`
 
 	// security

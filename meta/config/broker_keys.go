@@ -4,7 +4,6 @@ import "math"
 
 const (
 	whyLoops    = "requests run on the network loops and on the admin workers"
-	whyTxnLater = "transactions are not built yet"
 	// What Kafka does without a plug-in, which is what kaas does.
 	defaultPrincipalBuilder = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 	whyCleaner              = "the cleaner sizes its buffers by log.cleaner.dedupe.buffer.size"
@@ -159,18 +158,20 @@ var brokerKeys = []Key{
 		Doc: "Members that a group may have."},
 
 	// Transactions.
-	{Name: "transaction.state.log.num.partitions", Type: Int, Default: "50", check: words(1), Standing: Later, Why: whyTxnLater,
+	{Name: "transaction.state.log.num.partitions", Type: Int, Default: "50", check: words(1),
 		Doc: "Partitions of __transaction_state when it is made. Must not change afterwards."},
-	{Name: "transaction.state.log.segment.bytes", Type: Int, Default: "104857600", check: words(1), Standing: Later, Why: whyTxnLater,
+	{Name: "transaction.state.log.segment.bytes", Type: Int, Default: "104857600", check: words(1),
 		Doc: "segment.bytes of __transaction_state when it is made."},
-	{Name: "transaction.max.timeout.ms", Type: Int, Default: "900000", check: words(1), Standing: Later, Why: whyTxnLater,
+	{Name: "transaction.max.timeout.ms", Type: Int, Default: "900000", check: words(1),
 		Doc: "Longest transaction timeout that a producer may ask for, in milliseconds."},
-	{Name: "transactional.id.expiration.ms", Type: Int, Default: "604800000", check: words(1), Standing: Later, Why: whyTxnLater,
+	{Name: "transactional.id.expiration.ms", Type: Int, Default: "604800000", check: words(1),
 		Doc: "How long an idle transactional id is remembered, in milliseconds."},
-	{Name: "transaction.abort.timed.out.transaction.cleanup.interval.ms", Type: Int, Default: "10000", check: words(1), Standing: Later, Why: whyTxnLater,
+	{Name: "transaction.abort.timed.out.transaction.cleanup.interval.ms", Type: Int, Default: "10000", check: words(1),
 		Doc: "How often timed-out transactions are looked for, in milliseconds."},
-	{Name: "transaction.remove.expired.transaction.cleanup.interval.ms", Type: Int, Default: "3600000", check: words(1), Standing: Later, Why: whyTxnLater,
+	{Name: "transaction.remove.expired.transaction.cleanup.interval.ms", Type: Int, Default: "3600000", check: words(1),
 		Doc: "How often expired transactional ids are looked for, in milliseconds."},
+	{Name: "transaction.partition.verification.enable", Type: Boolean, Default: "true", Dynamic: true,
+		Doc: "Whether the first batch of a transaction in a partition is checked with the transaction's coordinator. Batches of producers that add partitions by writing to them always are."},
 	{Name: "transaction.state.log.replication.factor", Type: Short, Default: "3", check: between(1, math.MaxInt16), Standing: NoEffect, Why: whyNoReplicas,
 		Doc: "Copies of __transaction_state."},
 	{Name: "transaction.state.log.min.isr", Type: Int, Default: "2", check: words(1), Standing: NoEffect, Why: whyNoReplicas,

@@ -114,9 +114,11 @@ var inertGroups = []inertGroup{
 		ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
 		ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
 		ssl.truststore.location ssl.truststore.password ssl.truststore.type`},
-	{why: "transactions are not built yet", keys: `
-		add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
-		transaction.partition.verification.enable transaction.state.log.load.buffer.size
+	{why: "a request that adds a partition waits for the end of the last transaction, instead of asking again", keys: `
+		add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms`},
+	{why: "all coordinators read their logs in reads of one size", keys: `
+		transaction.state.log.load.buffer.size`},
+	{why: "prepared transactions (KIP-939) are not built", keys: `
 		transaction.two.phase.commit.enable`},
 	{why: "quotas are not built yet", keys: `
 		controller.quota.window.num controller.quota.window.size.seconds quota.window.num quota.window.size.seconds`},

@@ -1,0 +1,150 @@
+package broker
+
+import (
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"kaas/broker/coordinators"
+	"kaas/codec/batch"
+)
+
+// A batch that begins a transaction in a partition waits for the coordinator of its
+// transactional id (KIP-890; docs/design/txn.md). Everything else of the request
+// waits with it, and so do the transactional requests of its connection that come
+// after it: else a later batch could find the transaction open before an earlier one
+// was appended, and be out of order. Requests of idempotent and plain producers
+// overtake them.
+
+// transactionQueues are the transactional produce requests that wait, by connection.
+type transactionQueues struct {
+	mu sync.Mutex
+	// waiting has an entry, perhaps an empty one, while a request of the connection waits
+	// for the coordinator. A connection has at most max.in.flight requests in it.
+	waiting map[uint64][]*produceOperation // mu
+}
+
+// queue puts o behind the requests of its connection; false: none waits. It is called
+// on the connection's event loop only, so no other request comes in between a false
+// and the begin that may follow it.
+func (q *transactionQueues) queue(o *produceOperation) bool {
+	session := o.request.Session.ID
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	queued, behind := q.waiting[session]
+	if behind {
+		q.waiting[session] = append(queued, o)
+	}
+	return behind
+}
+
+// begin notes that a request of the connection waits for the coordinator.
+func (q *transactionQueues) begin(session uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waiting == nil {
+		q.waiting = map[uint64][]*produceOperation{}
+	}
+	if _, ok := q.waiting[session]; !ok {
+		q.waiting[session] = nil
+	}
+}
+
+// next takes the request that comes after the one that has just appended, or ends the
+// queue.
+func (q *transactionQueues) next(session uint64) *produceOperation {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	queued := q.waiting[session]
+	if len(queued) == 0 {
+		delete(q.waiting, session)
+		return nil
+	}
+	q.waiting[session] = queued[1:]
+	return queued[0]
+}
+
+// askCoordinator asks about the partitions that have kept their batch. The answer
+// goes on with the request on whatever goroutine brings it.
+func (o *produceOperation) askCoordinator() {
+	o.broker.data.transactions.begin(o.request.Session.ID)
+	var asked []*producePartition
+	var partitions []coordinators.TopicPartition
+	var first batch.View
+	for i := range o.partitions {
+		p := &o.partitions[i]
+		if p.batch == nil {
+			continue
+		}
+		v := batch.View(p.batch)
+		switch {
+		case first == nil:
+			first = v
+		case first.ProducerID() != v.ProducerID() || first.ProducerEpoch() != v.ProducerEpoch():
+			p.batch = nil
+			p.fail(kerr.InvalidProducerIDMapping) // Kafka: one request has one transactional producer
+			continue
+		}
+		p.guard = p.state.log.BeginVerification(v.ProducerID(), v.ProducerEpoch(), v.BaseSequence())
+		asked = append(asked, p)
+		partitions = append(partitions, coordinators.TopicPartition{Topic: p.state.topicName, Partition: p.index})
+	}
+	add := o.version >= produceAddsPartitions
+	o.broker.coordinators.Enlist(string(o.transactionalID), first.ProducerID(), first.ProducerEpoch(), partitions, add, func(codes []int16) {
+		o.verified(asked, codes)
+	})
+}
+
+// verified appends what the coordinator has agreed to, and goes on with the requests
+// behind this one.
+func (o *produceOperation) verified(asked []*producePartition, codes []int16) {
+	for i, p := range asked {
+		if code := producerCode(o.version, codes[i]); code != 0 {
+			p.batch, p.code = nil, code
+		} else if !o.appendOne(p) {
+			// The transaction that made a guard needless has ended in between.
+			p.batch = nil
+			p.fail(kerr.InvalidTxnState)
+		}
+	}
+	queues, session := &o.broker.data.transactions, o.request.Session.ID
+	o.appended() // o may be gone now
+	if next := queues.next(session); next != nil {
+		next.appendQueued()
+	}
+}
+
+// appendQueued appends requests that were queued, in their order, up to the first
+// one that waits itself.
+func (o *produceOperation) appendQueued() {
+	queues, session := &o.broker.data.transactions, o.request.Session.ID
+	for o != nil {
+		if !o.appendVerified() {
+			o.askCoordinator()
+			return
+		}
+		o.appended()
+		o = queues.next(session)
+	}
+}
+
+// producerCode is what the producer is told of the coordinator's answer (Kafka:
+// AddPartitionsToTxnManager, ReplicaManager.handleProduceAppend).
+func producerCode(version, code int16) int16 {
+	switch code {
+	case kerr.ProducerFenced.Code:
+		return kerr.InvalidProducerEpoch.Code
+	case kerr.TransactionAbortable.Code:
+		if version < produceKnowsAbortable {
+			return kerr.InvalidTxnState.Code
+		}
+	case kerr.ConcurrentTransactions.Code:
+		if version < produceAddsPartitions {
+			return kerr.NotEnoughReplicas.Code
+		}
+	case kerr.NotCoordinator.Code, kerr.CoordinatorLoadInProgress.Code, kerr.CoordinatorNotAvailable.Code:
+		// Retriable for every producer, and without a refresh of metadata.
+		return kerr.NotEnoughReplicas.Code
+	}
+	return code
+}
