@@ -15,7 +15,8 @@ import (
 // DescribeConfigs, key 32, v0 to v4.
 //
 // Topics: all keys with what is in force, overrides as DYNAMIC_TOPIC_CONFIG with
-// the chain of what they hide. Brokers: what this one runs with. BROKER_LOGGER:
+// the chain of what they hide. Brokers: what this one runs with; the empty name is
+// what is set for all of them while they run. BROKER_LOGGER:
 // the level of its log. Other resource types: UNSUPPORTED_VERSION each.
 //
 //	v0     no source, but is_default
@@ -112,7 +113,7 @@ func (a *Admin) describeResource(r *codec.Request, resource *kmsg.DescribeConfig
 			return nil, failure
 		}
 		if name == "" {
-			return nil, nil // the cluster-wide dynamic configuration, of which there is none
+			return a.Config.DescribeCluster(), nil
 		}
 		return a.Config.Describe(), nil
 	case kmsg.ConfigResourceTypeBrokerLogger:

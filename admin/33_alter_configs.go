@@ -12,7 +12,8 @@ import (
 //
 // A topic's overrides become exactly those given, by one merge patch that also
 // removes the others. Several entries for one resource: the first counts, the
-// others are ignored. BROKER: INVALID_CONFIG. BROKER_LOGGER: INVALID_REQUEST, as
+// others are ignored. BROKER: the same for what is set while it runs; keys that are
+// read at start only are INVALID_CONFIG. BROKER_LOGGER: INVALID_REQUEST, as
 // in Kafka, which has it in IncrementalAlterConfigs only.
 //
 //	v2     flexible
@@ -20,7 +21,7 @@ func (a *Admin) alterConfigsAPI() codec.API {
 	return codec.API{
 		Key: 33, Name: "AlterConfigs", MinVersion: 0, MaxVersion: 2, Class: codec.Pool,
 		Handle: a.alterConfigs, Refuse: refuseAlterConfigs,
-		Note: "replaces all overrides of a topic",
+		Note: "replaces all overrides of a topic, all dynamic values of a broker",
 	}
 }
 
@@ -72,7 +73,6 @@ func (a *Admin) alterConfigs(r *codec.Request) {
 
 func (a *Admin) alterWhole(r *codec.Request, resource *kmsg.AlterConfigsRequestResource, validateOnly bool) *failure {
 	values := make(map[string]string, len(resource.Configs))
-	var keys []string
 	for i := range resource.Configs {
 		entry := &resource.Configs[i]
 		key := meta.DottedConfigKey(entry.Name)
@@ -83,7 +83,6 @@ func (a *Admin) alterWhole(r *codec.Request, resource *kmsg.AlterConfigsRequestR
 			return fail(kerr.InvalidRequest, "Null value not supported for : %s", entry.Name)
 		}
 		values[key] = *entry.Value
-		keys = append(keys, entry.Name)
 	}
 	switch resource.ResourceType {
 	case kmsg.ConfigResourceTypeTopic:
@@ -98,7 +97,7 @@ func (a *Admin) alterWhole(r *codec.Request, resource *kmsg.AlterConfigsRequestR
 			return change, nil
 		})
 	case kmsg.ConfigResourceTypeBroker:
-		return a.alterBroker(r, resource.ResourceName, keys)
+		return a.alterBroker(r, resource.ResourceName, validateOnly, func(map[string]string) (map[string]string, error) { return values, nil })
 	default:
 		if resource.ResourceType == kmsg.ConfigResourceTypeBrokerLogger {
 			return fail(kerr.InvalidRequest, "Log levels are changed by IncrementalAlterConfigs.")

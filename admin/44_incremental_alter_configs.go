@@ -16,8 +16,9 @@ import (
 //
 // Topics: the operations become one merge patch of spec.config, all of them or
 // none. SET with null removes, as DELETE does. APPEND and SUBTRACT work on keys
-// of type list only. Keys may be dotted or camelCase. BROKER: nothing changes at
-// run time, INVALID_CONFIG. BROKER_LOGGER: the log level.
+// of type list only. Keys may be dotted or camelCase. BROKER: one patch of
+// a KafkaBrokerConfig; keys that are read at start only are INVALID_CONFIG.
+// BROKER_LOGGER: the log level.
 //
 //	v1     flexible
 //
@@ -27,7 +28,7 @@ func (a *Admin) incrementalAlterConfigsAPI() codec.API {
 	return codec.API{
 		Key: 44, Name: "IncrementalAlterConfigs", MinVersion: 0, MaxVersion: 1, Class: codec.Pool,
 		Handle: a.incrementalAlterConfigs, Refuse: refuseIncrementalAlterConfigs,
-		Note: "one merge patch of spec.config per topic; the log level",
+		Note: "one merge patch of spec.config per topic or broker; the log level",
 	}
 }
 
@@ -96,15 +97,9 @@ func (a *Admin) alterIncrementally(r *codec.Request, resource *kmsg.IncrementalA
 			return a.changeByOperations(topic, resource.Configs)
 		})
 	case kmsg.ConfigResourceTypeBroker:
-		var keys []string
-		for i := range resource.Configs {
-			// Nothing is ever set dynamically, so removing it is done already;
-			// kafka-reassign-partitions clears its throttles so.
-			if resource.Configs[i].Op != kmsg.IncrementalAlterConfigOpDelete {
-				keys = append(keys, resource.Configs[i].Name)
-			}
-		}
-		return a.alterBroker(r, resource.ResourceName, keys)
+		return a.alterBroker(r, resource.ResourceName, validateOnly, func(values map[string]string) (map[string]string, error) {
+			return values, a.operateOnBroker(values, resource.Configs)
+		})
 	case kmsg.ConfigResourceTypeBrokerLogger:
 		levels := make(map[string]string, len(resource.Configs))
 		for i := range resource.Configs {
@@ -138,17 +133,11 @@ func (a *Admin) changeByOperations(topic *meta.KafkaTopic, operations []kmsg.Inc
 		case kmsg.IncrementalAlterConfigOpDelete:
 			change[key] = nil
 		case kmsg.IncrementalAlterConfigOpAppend, kmsg.IncrementalAlterConfigOpSubtract:
-			word := "APPEND to"
-			if operation.Op == kmsg.IncrementalAlterConfigOpSubtract {
-				word = "SUBTRACT from"
-			}
-			switch {
-			case known == nil:
+			if known == nil {
 				return nil, fail(kerr.InvalidConfig, "Unknown topic config name: %s", operation.Name)
-			case known.Type != config.List:
-				return nil, fail(kerr.InvalidConfig, "Can't %s key %s because its type is not LIST.", word, key)
-			case operation.Value == nil:
-				return nil, fail(kerr.InvalidRequest, "Null value not supported for : %s", key)
+			}
+			if failure := checkListOperation(known, operation); failure != nil {
+				return nil, failure
 			}
 			change[key] = a.listChange(key, overrides, operation)
 		default:
@@ -158,15 +147,41 @@ func (a *Admin) changeByOperations(topic *meta.KafkaTopic, operations []kmsg.Inc
 	return change, nil
 }
 
+// checkListOperation refuses APPEND and SUBTRACT where they mean nothing.
+func checkListOperation(known *config.Key, operation *kmsg.IncrementalAlterConfigsRequestResourceConfig) *failure {
+	word := "APPEND to"
+	if operation.Op == kmsg.IncrementalAlterConfigOpSubtract {
+		word = "SUBTRACT from"
+	}
+	switch {
+	case known.Type != config.List:
+		return fail(kerr.InvalidConfig, "Can't %s key %s because its type is not LIST.", word, known.Name)
+	case operation.Value == nil:
+		return fail(kerr.InvalidRequest, "Null value not supported for : %s", known.Name)
+	}
+	return nil
+}
+
 func (a *Admin) listChange(key string, overrides map[string]string, operation *kmsg.IncrementalAlterConfigsRequestResourceConfig) *string {
 	current, ok := overrides[key]
 	if !ok {
-		for _, entry := range a.Config.DescribeTopic(nil) {
-			if entry.Key.Name == key && !entry.Null {
-				current = entry.Value
-			}
+		current = valueIn(a.Config.DescribeTopic(nil), key)
+	}
+	return changedList(current, operation)
+}
+
+// valueIn is what is in force for a key, "" for null.
+func valueIn(entries []config.Entry, key string) string {
+	for _, entry := range entries {
+		if entry.Key.Name == key && !entry.Null {
+			return entry.Value
 		}
 	}
+	return ""
+}
+
+// changedList is a list after APPEND or SUBTRACT.
+func changedList(current string, operation *kmsg.IncrementalAlterConfigsRequestResourceConfig) *string {
 	elements := listElements(current)
 	for _, element := range listElements(*operation.Value) {
 		at := slices.Index(elements, element)

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -204,24 +203,6 @@ func (a *Admin) checkBrokerName(name, what, format string) *failure {
 		return fail(kerr.InvalidRequest, format, a.Config.NodeID, name)
 	}
 	return nil
-}
-
-// alterBroker answers changes of a broker's own configuration: nothing of it
-// changes while the broker runs.
-func (a *Admin) alterBroker(r *codec.Request, name string, keys []string) *failure {
-	if !a.allowedCluster(r, auth.OperationAlterConfigs) {
-		return fail(kerr.ClusterAuthorizationFailed, "Authorization failed.")
-	}
-	if a.DropTopic != nil {
-		return a.asFailure(meta.ErrDevMode)
-	}
-	if failure := a.checkBrokerName(name, "Node", "Unexpected broker id, expected %d, but received %s"); failure != nil {
-		return failure
-	}
-	if len(keys) == 0 {
-		return nil
-	}
-	return fail(kerr.InvalidConfig, "Cannot update these configs dynamically: [%s]. Set them in server.properties and restart.", strings.Join(keys, ", "))
 }
 
 // alterLogger changes the level of the broker's log.

@@ -131,24 +131,6 @@ func TestIncrementalAlterConfigs(t *testing.T) {
 }
 
 // Of a broker nothing can be set while it runs; what is not set can be removed.
-func TestBrokerConfigsAreReadOnly(t *testing.T) {
-	t.Parallel()
-	h := newHarness(t, harnessOptions{})
-	for _, name := range []string{"1", ""} {
-		if code, message := h.incremental(1, false, kmsg.ConfigResourceTypeBroker, name, operation{"log.cleaner.threads", opSet, "1"}, operation{"x", opDelete, "-"}); code != 40 || !strings.Contains(message, "[log.cleaner.threads]") {
-			t.Errorf("%d %s", code, message)
-		}
-		if code, message := h.incremental(1, false, kmsg.ConfigResourceTypeBroker, name, operation{"leader.replication.throttled.rate", opDelete, "-"}); code != 0 {
-			t.Errorf("%d %s", code, message)
-		}
-	}
-	for name, want := range map[string]string{"9": "Unexpected broker id, expected 1, but received 9", "abc": "Node id must be an integer, but it is: abc"} {
-		if code, message := h.incremental(1, false, kmsg.ConfigResourceTypeBroker, name, operation{"x", opSet, "1"}); code != 42 || message != want {
-			t.Errorf("%d %s", code, message)
-		}
-	}
-}
-
 // A manifest written with camelCase keys keeps its form.
 func TestAlterKeepsTheKeysForm(t *testing.T) {
 	t.Parallel()

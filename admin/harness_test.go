@@ -105,7 +105,25 @@ func newHarness(t *testing.T, o harnessOptions) *harness {
 		if err != nil {
 			t.Fatal(err)
 		}
+		brokerConfig, err := kube.StartBrokerConfig(t.Context(), kube.BrokerConfigOptions{
+			Store: files, Logger: testLogger(t), NodeID: cfg.NodeID,
+			Check: func(forBroker bool, values map[string]string) error {
+				if forBroker {
+					return cfg.CheckDynamic(config.ForBroker, values)
+				}
+				return cfg.CheckDynamic(config.ForCluster, values)
+			},
+			Apply: func(cluster, broker map[string]string) {
+				if err := cfg.SetDynamic(cluster, broker); err != nil {
+					t.Error(err)
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		t.Cleanup(func() {
+			brokerConfig.Close()
 			reconciler.Close()
 			if err := files.Close(); err != nil {
 				t.Error(err)

@@ -2,10 +2,8 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -83,25 +81,8 @@ func newTopicResource(name string, partitions int32, overrides map[string]string
 	return topic
 }
 
-// resourceValue is a config value as it stands in a manifest: numbers and
-// booleans as such when that loses nothing, else text.
-func resourceValue(key, text string) any {
-	known := config.TopicKey(key)
-	if known == nil {
-		return text
-	}
-	switch known.Type {
-	case config.Int, config.Long, config.Short:
-		if number, err := strconv.ParseInt(text, 10, 64); err == nil && strconv.FormatInt(number, 10) == text {
-			return json.Number(text)
-		}
-	case config.Boolean:
-		if text == "true" || text == "false" {
-			return text == "true"
-		}
-	}
-	return text
-}
+// resourceValue is a topic's config value as it stands in a manifest.
+func resourceValue(key, text string) any { return typedValue(config.TopicKey(key), text) }
 
 // createTopic makes the resource. A topic that exists is meta.ErrAlreadyExists.
 func (a *Admin) createTopic(ctx context.Context, topic *meta.KafkaTopic) (*meta.KafkaTopic, error) {

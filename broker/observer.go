@@ -30,6 +30,8 @@ type observer struct {
 
 	// commands come from EnsureTopic and DropTopic in dev mode.
 	commands chan topicCommand
+	// defaults has room for one: the broker's topic defaults have changed.
+	defaults chan struct{}
 	cancel   context.CancelFunc // set by start
 	stopped  chan struct{}      // closed by stop
 	done     sync.WaitGroup
@@ -56,6 +58,7 @@ type topicCommand struct {
 func (o *observer) init(b *Broker) {
 	o.broker, o.log = b, b.Logger
 	o.commands, o.stopped = make(chan topicCommand), make(chan struct{})
+	o.defaults = make(chan struct{}, 1)
 	o.wanted, o.failed = map[string]*meta.KafkaTopic{}, map[string]string{}
 }
 
@@ -231,6 +234,8 @@ func (o *observer) follow(ctx context.Context, events <-chan meta.Event) {
 			}
 		case command := <-o.commands:
 			o.applyCommand(command)
+		case <-o.defaults:
+			o.applyDefaults()
 		case <-retry.C:
 			o.retryFailed()
 		}
@@ -266,6 +271,30 @@ func (o *observer) retryFailed() {
 	change := o.begin()
 	for name := range maps.Clone(o.failed) {
 		change.set(o.wanted[name])
+	}
+	change.finish()
+}
+
+// TopicDefaultsChanged makes the topics follow new defaults of the configuration.
+// It does not wait for that.
+func (b *Broker) TopicDefaultsChanged() {
+	select {
+	case b.observer.defaults <- struct{}{}:
+	default: // one that has not been looked at covers this one
+	}
+}
+
+// applyDefaults parses the configuration of all topics anew.
+func (o *observer) applyDefaults() {
+	change := o.begin()
+	for _, topic := range o.wanted {
+		served := change.topics[topic.Status.TopicName]
+		if served == nil || served.id != topic.Status.TopicID {
+			continue
+		}
+		if overrides, parsed, err := change.parse(topic, served); err == nil && parsed != served.config {
+			change.serve(topic, served, overrides, parsed)
+		}
 	}
 	change.finish()
 }

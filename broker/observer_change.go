@@ -106,7 +106,7 @@ func (c *change) parse(topic *meta.KafkaTopic, served *topicState) (map[string]s
 	if served != nil {
 		return served.overrides, served.config, err
 	}
-	return nil, c.o.broker.Config.TopicDefaults, err
+	return nil, c.o.broker.Config.CurrentTopicDefaults(), err
 }
 
 func (c *change) serve(topic *meta.KafkaTopic, served *topicState, overrides map[string]string, parsed config.Topic) {

@@ -330,3 +330,27 @@ func TestObserverPartitionThatCannotBeServed(t *testing.T) {
 	}
 	tb.awaitServed("t/3 1")
 }
+
+// New defaults of the broker act on topics that do not override them, without a
+// restart and without a change of their resources.
+func TestTopicDefaultsChange(t *testing.T) {
+	t.Parallel()
+	resources := newMemoryResources()
+	resources.put(readyTopic("plain", 1, 1, nil), readyTopic("own", 2, 1, map[string]any{"retention.ms": "5"}))
+	tb := startBroker(t, withResources(resources))
+	tb.awaitServed("own/1 2", "plain/1 1")
+	if err := tb.Config.SetDynamic(map[string]string{"log.retention.ms": "7", "message.max.bytes": "100"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	tb.TopicDefaultsChanged()
+	for name, want := range map[string][2]int64{"plain": {7, 100}, "own": {5, 100}} {
+		p, err := tb.partition(name, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, "new defaults of "+name, func() bool {
+			now := p.config.Load()
+			return now.RetentionMs == want[0] && int64(now.MaxMessageBytes) == want[1]
+		})
+	}
+}

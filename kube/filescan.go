@@ -505,6 +505,8 @@ func observedGeneration(object meta.Object) int64 {
 		return o.Status.ObservedGeneration
 	case *meta.KafkaUser:
 		return o.Status.ObservedGeneration
+	case *meta.KafkaBrokerConfig:
+		return o.Status.ObservedGeneration
 	}
 	return 0
 }
@@ -561,6 +563,8 @@ func conditionsOf(object meta.Object) *[]meta.Condition {
 	case *meta.KafkaTopic:
 		return &o.Status.Conditions
 	case *meta.KafkaUser:
+		return &o.Status.Conditions
+	case *meta.KafkaBrokerConfig:
 		return &o.Status.Conditions
 	}
 	panic(fmt.Sprintf("BUG: no conditions in a %T", object))

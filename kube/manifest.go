@@ -32,7 +32,7 @@ func parseManifest(text string) (meta.Object, error) {
 	}
 	kind := meta.Kind(kindText)
 	if apiVersion != meta.APIVersion || newObject(kind) == nil {
-		return nil, fmt.Errorf("%w: apiVersion %s, kind %s (kaas reads %s KafkaTopic and KafkaUser)", errForeign, apiVersion, kindText, meta.APIVersion)
+		return nil, fmt.Errorf("%w: apiVersion %s, kind %s (kaas reads %s KafkaTopic, KafkaUser and KafkaBrokerConfig)", errForeign, apiVersion, kindText, meta.APIVersion)
 	}
 	return objectFromTree(kind, tree)
 }
@@ -63,6 +63,8 @@ func newObject(kind meta.Kind) meta.Object {
 		return &meta.KafkaTopic{}
 	case meta.KindUser:
 		return &meta.KafkaUser{}
+	case meta.KindBrokerConfig:
+		return &meta.KafkaBrokerConfig{}
 	default:
 		return nil
 	}
@@ -205,6 +207,8 @@ func encodeSpecStatus(object meta.Object) (spec, status json.RawMessage, err err
 		specValue, statusValue = o.Spec, o.Status
 	case *meta.KafkaUser:
 		specValue, statusValue = o.Spec, o.Status
+	case *meta.KafkaBrokerConfig:
+		specValue, statusValue = o.Spec, o.Status
 	default:
 		return nil, nil, fmt.Errorf("%T: %w", object, meta.ErrInvalid)
 	}
@@ -225,6 +229,11 @@ func setStatus(object meta.Object, status json.RawMessage) error {
 	switch o := object.(type) {
 	case *meta.KafkaTopic:
 		o.Status = meta.KafkaTopicStatus{}
+		if status != nil {
+			return decodeJSON(status, &o.Status)
+		}
+	case *meta.KafkaBrokerConfig:
+		o.Status = meta.KafkaBrokerConfigStatus{}
 		if status != nil {
 			return decodeJSON(status, &o.Status)
 		}

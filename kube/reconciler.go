@@ -315,22 +315,28 @@ func (r *Reconciler) write(ctx context.Context, name string, topic *meta.KafkaTo
 	}
 }
 
-// stamp carries over conditions of other writers and the transition times of
-// conditions whose status did not change.
+// stamp says which edit a status speaks of, see stampConditions.
 func (r *Reconciler) stamp(topic *meta.KafkaTopic, status *meta.KafkaTopicStatus) {
-	now := r.options.Clock().UTC().Truncate(time.Second)
-	for i := range status.Conditions {
-		condition := &status.Conditions[i]
-		condition.ObservedGeneration = topic.Metadata.Generation
-		condition.LastTransitionTime = now
-		if old := meta.FindCondition(topic.Status.Conditions, condition.Type); old != nil && old.Status == condition.Status && !old.LastTransitionTime.IsZero() {
-			condition.LastTransitionTime = old.LastTransitionTime
-		}
-	}
-	for _, old := range topic.Status.Conditions {
-		if meta.FindCondition(status.Conditions, old.Type) == nil {
-			status.Conditions = append(status.Conditions, old)
-		}
-	}
+	status.Conditions = stampConditions(r.options.Clock(), topic.Metadata.Generation, topic.Status.Conditions, status.Conditions)
 	status.ObservedGeneration = topic.Metadata.Generation
+}
+
+// stampConditions carries over conditions of other writers and the transition
+// times of conditions whose status did not change.
+func stampConditions(now time.Time, generation int64, old, next []meta.Condition) []meta.Condition {
+	now = now.UTC().Truncate(time.Second)
+	for i := range next {
+		condition := &next[i]
+		condition.ObservedGeneration = generation
+		condition.LastTransitionTime = now
+		if before := meta.FindCondition(old, condition.Type); before != nil && before.Status == condition.Status && !before.LastTransitionTime.IsZero() {
+			condition.LastTransitionTime = before.LastTransitionTime
+		}
+	}
+	for _, before := range old {
+		if meta.FindCondition(next, before.Type) == nil {
+			next = append(next, before)
+		}
+	}
+	return next
 }

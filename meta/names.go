@@ -101,14 +101,18 @@ func IsResourceName(name string) bool {
 // text. camelCase keys (retentionMs) become dotted (retention.ms); a key given
 // in both forms is an error.
 func (t *KafkaTopic) ConfigOverrides() (map[string]string, error) {
-	out := make(map[string]string, len(t.Spec.Config))
-	keys := make([]string, 0, len(t.Spec.Config))
-	for key := range t.Spec.Config {
+	return configOverrides(t.Spec.Config)
+}
+
+func configOverrides(config map[string]any) (map[string]string, error) {
+	out := make(map[string]string, len(config))
+	keys := make([]string, 0, len(config))
+	for key := range config {
 		keys = append(keys, key)
 	}
 	sort.Strings(keys)
 	for _, key := range keys {
-		value := t.Spec.Config[key]
+		value := config[key]
 		if value == nil {
 			continue // null: as if it were not there
 		}

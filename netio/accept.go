@@ -79,11 +79,11 @@ func (s *Server) accept(name string, listener *net.TCPListener) {
 func (s *Server) admit(name string, socket *net.TCPConn) {
 	local, remote := addrPort(socket.LocalAddr()), addrPort(socket.RemoteAddr())
 	full := func() {
-		s.quotaFaults.warn("max.connections is reached; new connections wait until one closes", "listener", name, "limit", s.config.MaxConnections)
+		s.quotaFaults.warn("max.connections is reached; new connections wait until one closes", "listener", name)
 	}
 	switch s.quota.enter(remote.Addr(), full) {
 	case tooManyFromIP:
-		s.quotaFaults.warn("closed a new connection: max.connections.per.ip is reached", "listener", name, "peer", remote.String(), "limit", s.config.MaxConnectionsPerIP)
+		s.quotaFaults.warn("closed a new connection: max.connections.per.ip is reached", "listener", name, "peer", remote.String())
 		s.discard(socket)
 		return
 	case notServingMore:

@@ -9,7 +9,7 @@ import (
 // once, in Conn.closed, or in accept when it never opened.
 type quota struct {
 	mu sync.Mutex
-	// maxTotal and maxPerIP never change; 0: unlimited.
+	// maxTotal and maxPerIP: 0 is unlimited.
 	// +checklocks:mu
 	maxTotal int
 	// +checklocks:mu
@@ -33,6 +33,14 @@ func newQuota(maxTotal, maxPerIP int) *quota {
 	q := &quota{maxTotal: maxTotal, maxPerIP: maxPerIP, perIP: map[netip.Addr]int{}}
 	q.room.L = &q.mu
 	return q
+}
+
+// limit changes the bounds. Connections above a lower one stay.
+func (q *quota) limit(maxTotal, maxPerIP int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.maxTotal, q.maxPerIP = maxTotal, maxPerIP
+	q.room.Broadcast()
 }
 
 type admission int

@@ -52,6 +52,10 @@ const (
 	defaultMaxIdleMs       = 600_000   // connections.max.idle.ms
 )
 
+// LimitConnections replaces max.connections and max.connections.per.ip; 0 is
+// unlimited. Connections above a lower bound stay. Any goroutine.
+func (s *Server) LimitConnections(total, perIP int) { s.quota.limit(total, perIP) }
+
 // Start listens on every listener, then serves. An error leaves nothing behind.
 func Start(config Config) (*Server, error) {
 	if err := config.complete(); err != nil {

@@ -47,6 +47,9 @@ type server struct {
 	apis       *codec.Registry
 	network    *netio.Server
 	http       *httpServer
+	// followers are told, on the goroutine of the reconciler of broker configuration,
+	// that dynamic configuration has changed; nil before the network is up.
+	followers atomic.Pointer[func()]
 
 	// closers undo what start did, last one first.
 	closers []closer
@@ -161,6 +164,34 @@ func (s *server) startResources(ctx context.Context) error {
 		return err
 	}
 	s.onStop("the reconciler", func(context.Context) error { s.reconciler.Close(); return nil })
+	return s.startBrokerConfig(ctx, files)
+}
+
+// startBrokerConfig puts dynamic broker configuration in force before any topic is
+// looked at, and keeps it so.
+func (s *server) startBrokerConfig(ctx context.Context, resources meta.ResourceStore) error {
+	reconciler, err := kube.StartBrokerConfig(ctx, kube.BrokerConfigOptions{
+		Store: resources, Logger: s.logger, NodeID: s.config.NodeID,
+		Check: func(forBroker bool, values map[string]string) error {
+			layer := config.ForCluster
+			if forBroker {
+				layer = config.ForBroker
+			}
+			return s.config.CheckDynamic(layer, values)
+		},
+		Apply: func(cluster, broker map[string]string) {
+			if err := s.config.SetDynamic(cluster, broker); err != nil {
+				s.logger.Warn("some of the dynamic broker configuration can't be put in force", slog.Any("error", err))
+			}
+			if follow := s.followers.Load(); follow != nil {
+				(*follow)()
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	s.onStop("the reconciler of broker configuration", func(context.Context) error { reconciler.Close(); return nil })
 	return nil
 }
 
@@ -192,6 +223,17 @@ func (s *server) saslMechanisms() *sasl.Mechanisms {
 	}
 	return &sasl.Mechanisms{Enabled: s.config.SaslEnabledMechanisms, Directory: s.users, Secret: scram.NewSecret(),
 		MaxReauth: time.Duration(s.config.ConnectionsMaxReauthMs) * time.Millisecond}
+}
+
+// followDynamic makes the rooms that keep copies follow dynamic configuration.
+func (s *server) followDynamic() {
+	follow := func() {
+		total, perIP := s.config.CurrentMaxConnections()
+		s.network.LimitConnections(int(total), int(perIP))
+		s.broker.TopicDefaultsChanged()
+	}
+	s.followers.Store(&follow)
+	follow() // what has changed since the rooms were started
 }
 
 // existingTopicID finds the id of data that lies on disk.
@@ -263,6 +305,7 @@ func (s *server) startNetwork(context.Context) (err error) {
 		return err
 	}
 	s.onStop("the network", s.network.Close)
+	s.followDynamic()
 	s.onStop("requests under way", s.drain)
 	s.registry.Gauge("kaas_connections", func() float64 { return float64(s.network.Stats().Connections) })
 	s.registry.Gauge("kaas_received_bytes_total", func() float64 { return float64(s.network.Stats().ReceivedBytes) })

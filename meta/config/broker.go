@@ -2,7 +2,8 @@ package config
 
 // Broker is the configuration of one broker: a typed field for every key that
 // kaas honours. Names are the key's words, the unit is the last word. It is
-// immutable once LoadBroker has returned it.
+// immutable once LoadBroker has returned it, but for the layers that SetDynamic
+// replaces.
 type Broker struct {
 	// ClusterID comes from the environment variable CLUSTER_ID, as in Kafka's
 	// container image. "" means: the one of the data directory, or a new one.
@@ -36,7 +37,8 @@ type Broker struct {
 	AutoCreateTopicsEnable                                      bool  `key:"auto.create.topics.enable"`
 	DeleteTopicEnable                                           bool  `key:"delete.topic.enable"`
 	ControllerUnstableAllowInternalCoordinatorPartitionIncrease bool  `key:"controller.unstable.allow.internal.coordinator.partition.increase"`
-	// TopicDefaults is what a topic without overrides gets.
+	// TopicDefaults is what a topic without overrides gets by file, environment and
+	// overrides; CurrentTopicDefaults has what is in force.
 	TopicDefaults Topic
 
 	// fetch
@@ -89,6 +91,8 @@ type Broker struct {
 
 	// set holds the raw value of every known key that was set, for Describe.
 	set map[string]string
+	// dynamic lies over set; nil in a zero Broker, which has no dynamic configuration.
+	dynamic *dynamicState
 }
 
 // Listener is one entry of listeners with its advertised counterpart.

@@ -22,11 +22,11 @@ var brokerKeys = []Key{
 		Doc: "Older name of node.id, which wins; -1 counts as not set."},
 	{Name: "broker.rack", Type: String, NullDefault: true,
 		Doc: "Rack of this broker, shown in metadata."},
-	{Name: "listeners", Type: List, Default: "PLAINTEXT://:9092", Dynamic: true,
+	{Name: "listeners", Type: List, Default: "PLAINTEXT://:9092", Dynamic: true, AtStart: true,
 		Doc: "Where the broker listens: NAME://host:port, separated by commas. An empty host is every address, port 0 any free port. Listeners named in controller.listener.names are left out."},
 	{Name: "advertised.listeners", Type: List, NullDefault: true,
 		Doc: "What clients are told, NAME://host:port. Without it a client is told the address that it connected to."},
-	{Name: "listener.security.protocol.map", Type: String, Default: "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL", Dynamic: true,
+	{Name: "listener.security.protocol.map", Type: String, Default: "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL", Dynamic: true, AtStart: true,
 		Doc: "Security protocol of each listener name, NAME:PROTOCOL. PLAINTEXT and SASL_PLAINTEXT are built."},
 	{Name: "controller.listener.names", Type: List, Default: "", KafkaDefault: "none, required",
 		Doc: "Listener names that a KRaft controller would use. kaas has no KRaft controller and leaves these listeners out."},
@@ -34,7 +34,7 @@ var brokerKeys = []Key{
 		Doc: "Where /healthz, /readyz and /metrics are served. Empty switches it off. If the address was not set and is in use, the broker runs without it and says so; if it was set, that is an error."},
 
 	// Connections.
-	{Name: "num.network.threads", Type: Int, Default: "3", check: words(1), Dynamic: true,
+	{Name: "num.network.threads", Type: Int, Default: "3", check: words(1), Dynamic: true, AtStart: true,
 		Doc: "Event loops that serve connections."},
 	{Name: "socket.send.buffer.bytes", Type: Int, Default: "102400", check: words(-1),
 		Doc: "SO_SNDBUF of a connection, in bytes; -1 is the system's default."},
@@ -106,13 +106,13 @@ var brokerKeys = []Key{
 		Doc: "Data directories, separated by commas. The first one also holds the resource files."},
 	{Name: "log.dir", Type: List, Default: "./kaas-data", KafkaDefault: "/tmp/kafka-logs",
 		Doc: "Data directory where log.dirs is not set."},
-	{Name: "num.recovery.threads.per.data.dir", Type: Int, Default: "2", check: words(1), Dynamic: true,
+	{Name: "num.recovery.threads.per.data.dir", Type: Int, Default: "2", check: words(1), Dynamic: true, AtStart: true,
 		Doc: "Partitions that are opened and recovered at a time, for each data directory."},
 	{Name: "log.retention.check.interval.ms", Type: Long, Default: "300000", check: atLeast(1),
 		Doc: "How often retention looks for segments to delete, in milliseconds."},
 	{Name: "log.flush.scheduler.interval.ms", Type: Long, Default: "9223372036854775807",
 		Doc: "Stands in for log.flush.interval.ms where that is not set, in milliseconds."},
-	{Name: "producer.id.expiration.ms", Type: Int, Default: "86400000", check: words(1), Dynamic: true,
+	{Name: "producer.id.expiration.ms", Type: Int, Default: "86400000", check: words(1), Dynamic: true, AtStart: true,
 		Doc: "How long an idle producer's sequence numbers are remembered, in milliseconds."},
 
 	// Cleaner.
@@ -184,7 +184,7 @@ var brokerKeys = []Key{
 		Doc: "Admin requests that may wait for a worker; above it they are answered with a retriable error."},
 
 	// Security.
-	{Name: "sasl.enabled.mechanisms", Type: List, Default: "SCRAM-SHA-512", KafkaDefault: "GSSAPI", check: check{mechanismsBuilt, "SCRAM-SHA-512; other mechanisms (PLAIN, SCRAM-SHA-256, OAUTHBEARER, GSSAPI) are not built yet"}, Dynamic: true,
+	{Name: "sasl.enabled.mechanisms", Type: List, Default: "SCRAM-SHA-512", KafkaDefault: "GSSAPI", check: check{mechanismsBuilt, "SCRAM-SHA-512; other mechanisms (PLAIN, SCRAM-SHA-256, OAUTHBEARER, GSSAPI) are not built yet"}, Dynamic: true, AtStart: true,
 		Doc: "SASL mechanisms of the listeners with the security protocol SASL_PLAINTEXT."},
 	{Name: "sasl.server.max.receive.size", Type: Int, Default: "524288",
 		Doc: "Largest request before a connection is authenticated, in bytes. A larger one closes its connection."},
@@ -206,7 +206,7 @@ var brokerKeys = []Key{
 		Doc: "Kafka's plug-in that vets AlterConfigs."},
 	{Name: "client.quota.callback.class", Type: Class, NullDefault: true, Standing: Refused, Why: "Java plug-ins cannot run in kaas, and a broker that ignores it would enforce other quotas",
 		Doc: "Kafka's plug-in that computes quotas."},
-	{Name: "principal.builder.class", Type: Class, Default: defaultPrincipalBuilder, Only: []string{defaultPrincipalBuilder}, Dynamic: true, Standing: Refused, Why: "Java plug-ins cannot run in kaas, and a broker that ignores it would name other principals",
+	{Name: "principal.builder.class", Type: Class, Default: defaultPrincipalBuilder, Only: []string{defaultPrincipalBuilder}, Dynamic: true, AtStart: true, Standing: Refused, Why: "Java plug-ins cannot run in kaas, and a broker that ignores it would name other principals",
 		Doc: "Kafka's plug-in that names the principal of a connection."},
 	{Name: "remote.log.storage.system.enable", Type: Boolean, Default: "false", Standing: Fixed, Only: []string{"false"}, Why: whyNoTiering,
 		Doc: "Whether tiered storage is on."},

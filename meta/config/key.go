@@ -71,7 +71,9 @@ type Key struct {
 	// keys that stand in for it. In order of precedence after the key itself.
 	Synonyms []Synonym
 	// Dynamic: Kafka lets it change while the broker runs.
-	Dynamic  bool
+	Dynamic bool
+	// AtStart: Dynamic in Kafka, but kaas reads it once, when the broker starts.
+	AtStart  bool
 	Standing Standing
 	// Only lists the accepted values of a Fixed key, and those of a Refused
 	// key that ask for nothing.

@@ -47,8 +47,12 @@ func LoadBroker(files, env, overrides []string) (*Broker, []Warning, error) {
 	return b, warnings, nil
 }
 
-// DefaultBroker is the configuration when nothing is set.
-func DefaultBroker() *Broker { return defaultBroker() }
+// DefaultBroker is the configuration when nothing is set: a new one each time.
+func DefaultBroker() *Broker {
+	b := *defaultBroker()
+	b.dynamic = &dynamicState{}
+	return &b
+}
 
 var defaultBroker = sync.OnceValue(func() *Broker {
 	b, _, err := build(nil)
@@ -76,7 +80,7 @@ func readProperties(file string, into map[string]string) error {
 
 // build types and checks raw settings.
 func build(raw map[string]string) (*Broker, []Warning, error) {
-	b := &Broker{set: make(map[string]string, len(raw))}
+	b := &Broker{set: make(map[string]string, len(raw)), dynamic: &dynamicState{}}
 	var unknown []Warning
 	without := make(map[string][]string) // reason -> keys
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
@@ -203,11 +207,11 @@ func (b *Broker) fillTopicDefaults() error {
 // value is what is in force for a broker key: its own setting, that of a
 // synonym, its default. ok is false for null.
 func (b *Broker) value(k *Key) (value string, ok bool) {
-	if value, ok = b.set[k.Name]; ok {
+	if value, ok = b.get(k.Name); ok {
 		return value, true
 	}
 	for _, s := range k.Synonyms {
-		if value, ok = b.set[s.Name]; ok {
+		if value, ok = b.get(s.Name); ok {
 			return convert(value, s.UnitMs), true
 		}
 	}
@@ -222,11 +226,20 @@ func (b *Broker) value(k *Key) (value string, ok bool) {
 	return "", false
 }
 
+// get is what is set for a broker key itself: while the broker runs, else before.
+func (b *Broker) get(name string) (string, bool) {
+	if value, ok := b.layers().get(name); ok {
+		return value, true
+	}
+	value, ok := b.set[name]
+	return value, ok
+}
+
 // topicDefault is what a topic key has without an override, and whether a
 // broker key set it.
 func (b *Broker) topicDefault(k *Key) (value string, set, ok bool) {
 	for _, s := range k.Synonyms {
-		if value, set := b.set[s.Name]; set {
+		if value, set := b.get(s.Name); set {
 			return convert(value, s.UnitMs), true, true
 		}
 	}

@@ -44,9 +44,9 @@ type Topic struct {
 // INVALID_CONFIG.
 func ParseTopic(defaults *Broker, overrides map[string]string) (Topic, error) {
 	if defaults == nil {
-		defaults = DefaultBroker()
+		defaults = defaultBroker()
 	}
-	t := defaults.TopicDefaults
+	t := defaults.CurrentTopicDefaults()
 	for _, name := range slices.Sorted(maps.Keys(overrides)) {
 		k := TopicKey(name)
 		if k == nil {

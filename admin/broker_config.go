@@ -1,0 +1,216 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"kaas/auth"
+	"kaas/codec"
+	"kaas/internal/limits"
+	"kaas/meta"
+	"kaas/meta/config"
+)
+
+// Dynamic configuration of brokers (KIP-226): KafkaBrokerConfig resources, one for
+// each broker and one for all. A change is one create or merge patch; the reply
+// waits a moment until it is in force.
+
+// alterBroker changes what is set for this broker (its id) or for all (""). next
+// turns the values that are set into those that shall be; it may change its
+// argument.
+func (a *Admin) alterBroker(r *codec.Request, name string, validateOnly bool, next func(map[string]string) (map[string]string, error)) *failure {
+	if !a.allowedCluster(r, auth.OperationAlterConfigs) {
+		return fail(kerr.ClusterAuthorizationFailed, "Authorization failed.")
+	}
+	if a.DropTopic != nil {
+		return a.asFailure(meta.ErrDevMode)
+	}
+	if failure := a.checkBrokerName(name, "Node", "Unexpected broker id, expected %d, but received %s"); failure != nil {
+		return failure
+	}
+	layer := config.ForCluster
+	var brokerID *int32
+	if name != "" {
+		layer, brokerID = config.ForBroker, &a.Config.NodeID
+	}
+	ctx := a.pool.ctx
+	for attempt := 0; ; attempt++ {
+		err := a.alterBrokerOnce(ctx, layer, brokerID, validateOnly, next)
+		changedMeanwhile := errors.Is(err, meta.ErrConflict) || errors.Is(err, meta.ErrAlreadyExists)
+		if !changedMeanwhile || attempt == limits.AdminConflictRetries {
+			return a.asFailure(err)
+		}
+	}
+}
+
+func (a *Admin) alterBrokerOnce(ctx context.Context, layer config.Layer, brokerID *int32, validateOnly bool, next func(map[string]string) (map[string]string, error)) error {
+	objects, _, err := a.Resources.List(ctx, meta.KindBrokerConfig)
+	if err != nil {
+		return err
+	}
+	resource := meta.BrokerConfigFor(objects, brokerID)
+	have := make(map[string]string)
+	if resource != nil {
+		if have, err = resource.ConfigValues(); err != nil {
+			return fail(kerr.InvalidConfig, "%s", err)
+		}
+	}
+	want, err := next(maps.Clone(have))
+	if err != nil {
+		return err
+	}
+	if err := a.Config.CheckDynamic(layer, want); err != nil {
+		return fail(kerr.InvalidConfig, "%s", err)
+	}
+	if validateOnly || maps.Equal(have, want) {
+		return nil
+	}
+	if resource == nil {
+		resource, err = a.createBrokerConfig(ctx, brokerID, want)
+	} else {
+		resource, err = a.patchBrokerConfig(ctx, resource, want)
+	}
+	if err != nil {
+		return err
+	}
+	return a.awaitBrokerConfig(layer, want, resource)
+}
+
+func (a *Admin) createBrokerConfig(ctx context.Context, brokerID *int32, values map[string]string) (*meta.KafkaBrokerConfig, error) {
+	resource := meta.NewKafkaBrokerConfig(brokerID)
+	resource.Spec.Config = make(map[string]any, len(values))
+	for key, value := range values {
+		resource.Spec.Config[key] = brokerValue(key, value)
+	}
+	return asBrokerConfig(a.Resources.Create(ctx, resource))
+}
+
+func (a *Admin) patchBrokerConfig(ctx context.Context, resource *meta.KafkaBrokerConfig, values map[string]string) (*meta.KafkaBrokerConfig, error) {
+	written := make(map[string]bool)
+	patch := make(map[string]any)
+	for key := range resource.Spec.Config {
+		dotted := meta.DottedConfigKey(key)
+		value, keep := values[dotted]
+		if !keep || resource.Spec.Config[key] == nil {
+			patch[key] = nil
+			continue
+		}
+		written[dotted] = true
+		patch[key] = brokerValue(dotted, value) // in the form that the user chose
+	}
+	for key, value := range values {
+		if !written[key] {
+			patch[key] = brokerValue(key, value)
+		}
+	}
+	raw, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": resource.Metadata.ResourceVersion},
+		"spec":     map[string]any{"config": patch},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return asBrokerConfig(a.Resources.Patch(ctx, meta.KindBrokerConfig, resource.Metadata.Name, raw))
+}
+
+func asBrokerConfig(object meta.Object, err error) (*meta.KafkaBrokerConfig, error) {
+	if err != nil {
+		return nil, err
+	}
+	resource, ok := object.(*meta.KafkaBrokerConfig)
+	if !ok {
+		return nil, fmt.Errorf("BUG: the store made a %T of a KafkaBrokerConfig", object)
+	}
+	return resource, nil
+}
+
+// brokerValue is a value as it stands in a manifest.
+func brokerValue(key, text string) any { return typedValue(config.BrokerKey(key), text) }
+
+// awaitBrokerConfig waits until the values are in force. When the reconciler
+// refuses them, that is the answer; when it is slow, the change is accepted all
+// the same.
+func (a *Admin) awaitBrokerConfig(layer config.Layer, values map[string]string, resource *meta.KafkaBrokerConfig) error {
+	ctx, cancel := context.WithTimeout(a.pool.ctx, limits.AdminConfigWaitMs*time.Millisecond)
+	defer cancel()
+	for poll := time.Duration(limits.AdminRefusalPollMs) * time.Millisecond; ; poll = min(2*poll, limits.AdminRefusalPollMaxMs*time.Millisecond) {
+		slice, stop := context.WithTimeout(ctx, poll)
+		var err error
+		a.pool.Park(func() { err = a.Config.AwaitDynamic(slice, layer, values) })
+		stop()
+		if err == nil || ctx.Err() != nil {
+			return nil
+		}
+		object, err := a.Resources.Get(ctx, meta.KindBrokerConfig, resource.Metadata.Name)
+		if err != nil {
+			continue
+		}
+		now, ok := object.(*meta.KafkaBrokerConfig)
+		if !ok || now.Status.ObservedGeneration < resource.Metadata.Generation {
+			continue
+		}
+		if condition := meta.FindCondition(now.Status.Conditions, meta.ConditionReady); condition != nil && condition.Status == "False" {
+			return fail(kerr.InvalidConfig, "%s", condition.Message)
+		}
+	}
+}
+
+// operateOnBroker applies the operations of an incremental change to the values.
+// What is not set can be deleted all the same: kafka-reassign-partitions clears its
+// throttles so.
+func (a *Admin) operateOnBroker(values map[string]string, operations []kmsg.IncrementalAlterConfigsRequestResourceConfig) error {
+	for i := range operations {
+		operation := &operations[i]
+		key := meta.DottedConfigKey(operation.Name)
+		switch operation.Op {
+		case kmsg.IncrementalAlterConfigOpSet:
+			if operation.Value == nil {
+				delete(values, key)
+				continue
+			}
+			values[key] = *operation.Value
+		case kmsg.IncrementalAlterConfigOpDelete:
+			delete(values, key)
+		case kmsg.IncrementalAlterConfigOpAppend, kmsg.IncrementalAlterConfigOpSubtract:
+			known := config.BrokerKey(key)
+			if known == nil {
+				return fail(kerr.InvalidConfig, "Unknown broker config name: %s", operation.Name)
+			}
+			if failure := checkListOperation(known, operation); failure != nil {
+				return failure
+			}
+			current, ok := values[key]
+			if !ok {
+				current = valueIn(a.Config.Describe(), key)
+			}
+			values[key] = *changedList(current, operation)
+		default:
+			return fail(kerr.InvalidRequest, "Unknown operation %d on config %s", int8(operation.Op), operation.Name)
+		}
+	}
+	return nil
+}
+
+// typedValue is a config value as it stands in a manifest: numbers and booleans as
+// such when that loses nothing, else text.
+func typedValue(known *config.Key, text string) any {
+	switch {
+	case known == nil:
+	case slices.Contains([]config.Type{config.Int, config.Long, config.Short}, known.Type):
+		if number, err := strconv.ParseInt(text, 10, 64); err == nil && strconv.FormatInt(number, 10) == text {
+			return json.Number(text)
+		}
+	case known.Type == config.Boolean && (text == "true" || text == "false"):
+		return text == "true"
+	}
+	return text
+}

@@ -1,0 +1,272 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// Dynamic configuration: what changes while the broker runs (KIP-226). It lies
+// over what file, environment and overrides say, in two layers: the values for
+// every broker, and above them those for this one. Only the layers change; the
+// rest of a Broker stays immutable.
+
+// layers are both of them and what follows from them. Immutable once published.
+type layers struct {
+	broker, cluster map[string]string // checked values of known keys
+	topicDefaults   Topic
+}
+
+// dynamicState publishes the layers by one atomic pointer: a reader sees the old
+// or the new ones whole. Writers serialise by mu, which is a leaf.
+type dynamicState struct {
+	current atomic.Pointer[layers]
+
+	mu sync.Mutex
+	// changed is closed and replaced by each SetDynamic; nil until someone waits.
+	// +checklocks:mu
+	changed chan struct{}
+}
+
+var noLayers = &layers{}
+
+func (b *Broker) layers() *layers {
+	if b.dynamic != nil {
+		if current := b.dynamic.current.Load(); current != nil {
+			return current
+		}
+	}
+	return noLayers
+}
+
+// Layer is one of the two.
+type Layer uint8
+
+// ForCluster values hold for every broker, ForBroker ones for this broker.
+const (
+	ForCluster Layer = iota
+	ForBroker
+)
+
+// DynamicValues returns a copy of one layer.
+func (b *Broker) DynamicValues(layer Layer) map[string]string {
+	if layer == ForBroker {
+		return maps.Clone(b.layers().broker)
+	}
+	return maps.Clone(b.layers().cluster)
+}
+
+// CheckDynamic says whether these values could be set while the broker runs. The
+// error is the text for INVALID_CONFIG; its words are those of Kafka's
+// DynamicBrokerConfig where Kafka has such a case.
+func (b *Broker) CheckDynamic(layer Layer, values map[string]string) error {
+	var fixed []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch k := dynamicKey(name); {
+		case k == nil && BrokerKey(name) == nil && !isInert(name):
+			return fmt.Errorf("Unknown broker config name: %s", name) //nolint:staticcheck // goes to clients as it is
+		case k == nil:
+			fixed = append(fixed, name)
+		}
+	}
+	if len(fixed) > 0 {
+		return fmt.Errorf("Cannot update these configs dynamically: [%s]. They are read when the broker starts.", strings.Join(fixed, ", ")) //nolint:staticcheck // goes to clients as it is
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if _, err := dynamicKey(name).parse(values[name]); err != nil {
+			return err
+		}
+	}
+	next := &layers{broker: b.layers().broker, cluster: b.layers().cluster}
+	if layer == ForBroker {
+		next.broker = values
+	} else {
+		next.cluster = values
+	}
+	_, err := b.topicDefaultsWith(next)
+	return err
+}
+
+// SetDynamic replaces both layers. A value that can't be set is left out and named
+// in the error; the others are in force when SetDynamic returns.
+func (b *Broker) SetDynamic(cluster, broker map[string]string) error {
+	next := &layers{broker: make(map[string]string, len(broker)), cluster: make(map[string]string, len(cluster))}
+	var errs []error
+	for _, layer := range []struct{ from, to map[string]string }{{cluster, next.cluster}, {broker, next.broker}} {
+		for _, name := range slices.Sorted(maps.Keys(layer.from)) {
+			k := dynamicKey(name)
+			if k == nil {
+				errs = append(errs, fmt.Errorf("%s can't be set while the broker runs", name))
+				continue
+			}
+			if _, err := k.parse(layer.from[name]); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			layer.to[name] = strings.TrimSpace(layer.from[name])
+		}
+	}
+	defaults, err := b.topicDefaultsWith(next)
+	if err != nil {
+		return errors.Join(append(errs, err)...) // they contradict one another: nothing changes
+	}
+	next.topicDefaults = defaults
+	b.dynamic.mu.Lock()
+	defer b.dynamic.mu.Unlock()
+	b.dynamic.current.Store(next)
+	if b.dynamic.changed != nil {
+		close(b.dynamic.changed)
+		b.dynamic.changed = nil
+	}
+	return errors.Join(errs...)
+}
+
+// AwaitDynamic returns nil as soon as a layer has exactly these values, or ctx's
+// error.
+func (b *Broker) AwaitDynamic(ctx context.Context, layer Layer, values map[string]string) error {
+	for {
+		b.dynamic.mu.Lock()
+		if b.dynamic.changed == nil {
+			b.dynamic.changed = make(chan struct{})
+		}
+		changed := b.dynamic.changed // taken before the layers are looked at: a change after this closes it
+		b.dynamic.mu.Unlock()
+		have := b.layers().cluster
+		if layer == ForBroker {
+			have = b.layers().broker
+		}
+		if maps.EqualFunc(have, values, func(a, b string) bool { return a == strings.TrimSpace(b) }) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// CurrentTopicDefaults is what a topic without overrides has at this moment.
+func (b *Broker) CurrentTopicDefaults() Topic {
+	if current := b.layers(); current != noLayers {
+		return current.topicDefaults
+	}
+	return b.TopicDefaults
+}
+
+// CurrentMaxConnections are max.connections and max.connections.per.ip at this
+// moment.
+func (b *Broker) CurrentMaxConnections() (total, perIP int32) {
+	return b.currentInt("max.connections", b.MaxConnections), b.currentInt("max.connections.per.ip", b.MaxConnectionsPerIP)
+}
+
+func (b *Broker) currentInt(name string, static int32) int32 {
+	text, ok := b.layers().get(name)
+	if !ok {
+		return static
+	}
+	parsed, err := BrokerKey(name).parse(text)
+	if err != nil {
+		panic("BUG: a dynamic value was not checked: " + err.Error())
+	}
+	return int32(parsed.(int64))
+}
+
+func (l *layers) get(name string) (string, bool) {
+	if value, ok := l.broker[name]; ok {
+		return value, true
+	}
+	value, ok := l.cluster[name]
+	return value, ok
+}
+
+func (b *Broker) topicDefaultsWith(l *layers) (Topic, error) {
+	defaults := b.TopicDefaults
+	for i := range topicKeys {
+		k := &topicKeys[i]
+		// Only first synonyms can be dynamic, and the first one wins.
+		if len(k.Synonyms) == 0 {
+			continue
+		}
+		value, ok := l.get(k.Synonyms[0].Name)
+		if !ok {
+			continue
+		}
+		parsed, err := k.parse(value)
+		if err != nil {
+			return Topic{}, err
+		}
+		defaults.set(k.Name, parsed)
+	}
+	return defaults, defaults.check()
+}
+
+// Changeable says whether the key takes a new value while the broker runs. Kafka
+// lets more keys change than kaas does: those with AtStart are read once.
+func (k *Key) Changeable() bool { return k.Dynamic && !k.AtStart }
+
+// dynamicKey is the row of a key that can be set while the broker runs, or nil.
+func dynamicKey(name string) *Key {
+	if k := BrokerKey(name); k != nil && k.Changeable() {
+		return k
+	}
+	return inertDynamicIndex()[name]
+}
+
+// inertDynamic are the keys without a row that Kafka lets change at run time and
+// that tools set (throttles of kafka-reassign-partitions) or operators keep: they
+// are kept and shown, and change nothing, as in the file. Keys of listeners,
+// TLS and SASL are not among them: who sets one at run time expects protection.
+var inertDynamic = []struct {
+	typ  Type
+	keys string
+}{
+	{Boolean, `errors.deadletterqueue.auto.create.topics.enable follower.fetch.last.tiered.offset.enable
+		transaction.partition.verification.enable`},
+	{String, "errors.deadletterqueue.topic.name.prefix max.connections.per.ip.overrides"},
+	{List, "metric.reporters"},
+	{Int, `group.consumer.assignment.interval.ms group.coordinator.cached.buffer.max.bytes
+		group.share.assignment.interval.ms group.streams.assignment.interval.ms max.connection.creation.rate
+		num.replica.fetchers remote.fetch.max.wait.ms remote.log.manager.copier.thread.pool.size
+		remote.log.manager.expiration.thread.pool.size remote.log.manager.follower.thread.pool.size
+		remote.log.reader.threads share.coordinator.cached.buffer.max.bytes`},
+	{Long, `remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
+		remote.log.manager.copy.max.bytes.per.second remote.log.manager.fetch.max.bytes.per.second
+		leader.replication.throttled.rate follower.replication.throttled.rate
+		replica.alter.log.dirs.io.max.bytes.per.second`},
+}
+
+var inertDynamicIndex = sync.OnceValue(func() map[string]*Key {
+	m := make(map[string]*Key)
+	for _, group := range inertDynamic {
+		for name := range strings.FieldsSeq(group.keys) {
+			why, _ := InertKey(name)
+			if why == "" {
+				why = whyNoReplicas
+			}
+			m[name] = &Key{Name: name, Type: group.typ, NullDefault: true, Dynamic: true, Standing: NoEffect, Why: why, Doc: "Accepted without effect: " + why + "."}
+		}
+	}
+	return m
+})
+
+func isInert(name string) bool {
+	_, ok := InertKey(name)
+	return ok
+}
+
+// DescribeCluster returns the values that are set for every broker, by name.
+func (b *Broker) DescribeCluster() []Entry {
+	cluster := b.layers().cluster
+	entries := make([]Entry, 0, len(cluster))
+	for _, name := range slices.Sorted(maps.Keys(cluster)) {
+		entries = append(entries, Entry{Key: dynamicKey(name), Value: cluster[name], Source: SourceDynamicCluster,
+			Synonyms: []Value{{name, cluster[name], SourceDynamicCluster}}})
+	}
+	return entries
+}
