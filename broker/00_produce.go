@@ -167,7 +167,7 @@ func (b *Broker) handleProduce(request *codec.Request) {
 		}
 		o.prepare(&o.partitions[i], it.Partition.Records)
 	}
-	if o.transactionalID != nil && b.data.transactions.queue(o) {
+	if o.transactionalID != nil && b.data.transactions.Queue(request.Session.ID, o) {
 		return // goes on when the requests of its connection before it have appended theirs
 	}
 	o.append()

@@ -158,7 +158,6 @@ func (b *Broker) Close() {
 func (b *Broker) APIs() []codec.API {
 	apis := []codec.API{
 		b.metadataAPI(),
-		b.findCoordinatorAPI(),
 		b.saslHandshakeAPI(),
 		b.apiVersionsAPI(),
 		b.saslAuthenticateAPI(),

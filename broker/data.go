@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"kaas/broker/coordinators"
 	"kaas/codec"
 	"kaas/internal/delay"
 	"kaas/internal/limits"
@@ -20,7 +21,7 @@ import (
 // workers. All end with stop.
 type dataPart struct {
 	sessions         fetchSessions
-	transactions     transactionQueues
+	transactions     coordinators.Order[*produceOperation] // transactional requests that wait
 	fetchDeadlines   delay.Timer
 	produceDeadlines delay.Timer
 	// woken completes fetches beyond those that whoever woke them completes itself.

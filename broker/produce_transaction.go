@@ -1,8 +1,6 @@
 package broker
 
 import (
-	"sync"
-
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"kaas/broker/coordinators"
@@ -16,58 +14,10 @@ import (
 // was appended, and be out of order. Requests of idempotent and plain producers
 // overtake them.
 
-// transactionQueues are the transactional produce requests that wait, by connection.
-type transactionQueues struct {
-	mu sync.Mutex
-	// waiting has an entry, perhaps an empty one, while a request of the connection waits
-	// for the coordinator. A connection has at most max.in.flight requests in it.
-	waiting map[uint64][]*produceOperation // mu
-}
-
-// queue puts o behind the requests of its connection; false: none waits. It is called
-// on the connection's event loop only, so no other request comes in between a false
-// and the begin that may follow it.
-func (q *transactionQueues) queue(o *produceOperation) bool {
-	session := o.request.Session.ID
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	queued, behind := q.waiting[session]
-	if behind {
-		q.waiting[session] = append(queued, o)
-	}
-	return behind
-}
-
-// begin notes that a request of the connection waits for the coordinator.
-func (q *transactionQueues) begin(session uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.waiting == nil {
-		q.waiting = map[uint64][]*produceOperation{}
-	}
-	if _, ok := q.waiting[session]; !ok {
-		q.waiting[session] = nil
-	}
-}
-
-// next takes the request that comes after the one that has just appended, or ends the
-// queue.
-func (q *transactionQueues) next(session uint64) *produceOperation {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	queued := q.waiting[session]
-	if len(queued) == 0 {
-		delete(q.waiting, session)
-		return nil
-	}
-	q.waiting[session] = queued[1:]
-	return queued[0]
-}
-
 // askCoordinator asks about the partitions that have kept their batch. The answer
 // goes on with the request on whatever goroutine brings it.
 func (o *produceOperation) askCoordinator() {
-	o.broker.data.transactions.begin(o.request.Session.ID)
+	o.broker.data.transactions.Begin(o.request.Session.ID)
 	var asked []*producePartition
 	var partitions []coordinators.TopicPartition
 	var first batch.View
@@ -109,7 +59,7 @@ func (o *produceOperation) verified(asked []*producePartition, codes []int16) {
 	}
 	queues, session := &o.broker.data.transactions, o.request.Session.ID
 	o.appended() // o may be gone now
-	if next := queues.next(session); next != nil {
+	if next, ok := queues.Next(session); ok {
 		next.appendQueued()
 	}
 }
@@ -118,13 +68,12 @@ func (o *produceOperation) verified(asked []*producePartition, codes []int16) {
 // one that waits itself.
 func (o *produceOperation) appendQueued() {
 	queues, session := &o.broker.data.transactions, o.request.Session.ID
-	for o != nil {
+	for more := true; more; o, more = queues.Next(session) {
 		if !o.appendVerified() {
 			o.askCoordinator()
 			return
 		}
 		o.appended()
-		o = queues.next(session)
 	}
 }
 

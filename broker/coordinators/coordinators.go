@@ -13,6 +13,7 @@ import (
 	"kaas/codec"
 	"kaas/coord"
 	"kaas/group"
+	"kaas/internal/limits"
 	"kaas/logstore"
 	"kaas/meta"
 	"kaas/meta/config"
@@ -45,8 +46,12 @@ type Options struct {
 	// Submit runs a function on the worker pool. It never blocks; false: the pool is
 	// full, and the function is not run.
 	Submit func(func()) bool
-	Logger *slog.Logger
-	Clock  func() time.Time
+	// CreateTopic has an internal topic made and waits for it, for a bounded time.
+	CreateTopic func(name string)
+	// Endpoint is where the client of the session finds a broker; false: nowhere.
+	Endpoint func(session *codec.Session, image *meta.Image, broker *meta.BrokerInfo) (meta.Endpoint, bool)
+	Logger   *slog.Logger
+	Clock    func() time.Time
 }
 
 // Coordinators are the group and transaction coordinators of one broker. The fields
@@ -58,6 +63,8 @@ type Coordinators struct {
 	topics         Topics
 	nextProducerID func() (int64, error)
 	submitWork     func(func()) bool
+	createTopic    func(name string)
+	endpoint       func(*codec.Session, *meta.Image, *meta.BrokerInfo) (meta.Endpoint, bool)
 	logger         *slog.Logger
 	clock          func() time.Time
 
@@ -75,7 +82,7 @@ type Coordinators struct {
 func New(o Options) *Coordinators {
 	c := &Coordinators{
 		config: o.Config, authorizer: o.Authorizer, images: o.Images, topics: o.Topics,
-		nextProducerID: o.NextProducerID, submitWork: o.Submit, logger: o.Logger, clock: o.Clock,
+		nextProducerID: o.NextProducerID, submitWork: o.Submit, createTopic: o.CreateTopic, endpoint: o.Endpoint, logger: o.Logger, clock: o.Clock,
 	}
 	c.groups, c.transactions = c.newGroups(o.Clock), c.newTransactions(o.Clock)
 	return c
@@ -84,6 +91,7 @@ func New(o Options) *Coordinators {
 // APIs are the API keys of this package.
 func (c *Coordinators) APIs() []codec.API {
 	return []codec.API{
+		c.findCoordinatorAPI(),
 		c.offsetCommitAPI(), c.offsetFetchAPI(), c.joinGroupAPI(), c.heartbeatAPI(), c.leaveGroupAPI(), c.syncGroupAPI(),
 		c.describeGroupsAPI(), c.listGroupsAPI(), c.deleteGroupsAPI(), c.offsetDeleteAPI(),
 		c.initProducerIDAPI(), c.addPartitionsToTxnAPI(), c.addOffsetsToTxnAPI(), c.endTxnAPI(), c.writeTxnMarkersAPI(),
@@ -146,3 +154,15 @@ func isNotCoordinator(err error) bool { return errors.Is(err, coord.ErrNotCoordi
 // smallEstimate is for requests with no list in them: decoding takes about the
 // frame again.
 func smallEstimate(_ codec.Header, bodyBytes int) int { return 1024 + 2*bodyBytes }
+
+// offLoopWhenLarge runs a handler that only reads on the worker pool when the request
+// is so large that it would hold up the other connections of the loop, or here when
+// the pool is full: what it costs is bounded by limits.RequestMemoryBytes.
+func (c *Coordinators) offLoopWhenLarge(handle func(*codec.Request)) func(*codec.Request) {
+	return func(r *codec.Request) {
+		if len(r.Body) > limits.InlineBodyBytes && c.submitWork(func() { handle(r) }) {
+			return
+		}
+		handle(r)
+	}
+}

@@ -15,5 +15,5 @@
 //
 // # Lock order
 //
-// gather.mu is a leaf: it is not held while anything else is called.
+// gather.mu and Order.mu are leaves: none is held while anything else is called.
 package coordinators

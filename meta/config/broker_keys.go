@@ -3,7 +3,7 @@ package config
 import "math"
 
 const (
-	whyLoops    = "requests run on the network loops and on the admin workers"
+	whyLoops = "requests run on the network loops and on the admin workers"
 	// What Kafka does without a plug-in, which is what kaas does.
 	defaultPrincipalBuilder = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 	whyCleaner              = "the cleaner sizes its buffers by log.cleaner.dedupe.buffer.size"

@@ -1,4 +1,4 @@
-package broker
+package coordinators
 
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -30,15 +30,29 @@ const (
 	coordinatorShare       = int8(2)
 )
 
-func (b *Broker) findCoordinatorAPI() codec.API {
+func (c *Coordinators) findCoordinatorAPI() codec.API {
 	return codec.API{
 		Key: 10, Name: "FindCoordinator", MinVersion: 0, MaxVersion: 6, Class: codec.TwoPhase,
-		Handle: b.offLoopWhenLarge(b.findCoordinator),
-		Note:   "group and transaction keys, batches; share keys are refused",
+		Handle: c.offLoopWhenLarge(c.findCoordinator),
+		Refuse: refuseWith(func(r *codec.Request) kmsg.Response {
+			request := kmsg.NewPtrFindCoordinatorRequest()
+			if !decodeGroupRequest(r, request) {
+				return nil
+			}
+			response := kmsg.NewPtrFindCoordinatorResponse()
+			response.ErrorCode, response.NodeID, response.Port = kerr.CoordinatorNotAvailable.Code, -1, -1
+			for _, key := range request.CoordinatorKeys {
+				coordinator := kmsg.NewFindCoordinatorResponseCoordinator()
+				coordinator.Key, coordinator.NodeID, coordinator.Port, coordinator.ErrorCode = key, -1, -1, kerr.CoordinatorNotAvailable.Code
+				response.Coordinators = append(response.Coordinators, coordinator)
+			}
+			return response
+		}),
+		Note: "group and transaction keys, batches; share keys are refused",
 	}
 }
 
-func (b *Broker) findCoordinator(r *codec.Request) {
+func (c *Coordinators) findCoordinator(r *codec.Request) {
 	request := kmsg.NewPtrFindCoordinatorRequest()
 	if err := r.Decode(request); err != nil {
 		r.Fail(err)
@@ -48,14 +62,14 @@ func (b *Broker) findCoordinator(r *codec.Request) {
 		request.CoordinatorKeys = []string{request.CoordinatorKey}
 	}
 	topic := coordinatorTopic(request.CoordinatorType)
-	if topic != "" && b.Images.Load().Topic(topic) == nil && b.anyKeyAllowed(r, request) && b.Pool != nil &&
-		b.Pool.Submit(func() {
-			b.createMissing([]string{topic})
-			r.Respond(b.findCoordinatorResponse(r, request))
+	if topic != "" && c.images.Load().Topic(topic) == nil && c.anyKeyAllowed(r, request) &&
+		c.submitWork(func() {
+			c.createTopic(topic)
+			r.Respond(c.findCoordinatorResponse(r, request))
 		}) {
 		return
 	}
-	r.Respond(b.findCoordinatorResponse(r, request))
+	r.Respond(c.findCoordinatorResponse(r, request))
 }
 
 // coordinatorTopic is the internal topic whose partition leaders coordinate keys
@@ -70,23 +84,23 @@ func coordinatorTopic(keyType int8) string {
 	return ""
 }
 
-func (b *Broker) anyKeyAllowed(r *codec.Request, request *kmsg.FindCoordinatorRequest) bool {
+func (c *Coordinators) anyKeyAllowed(r *codec.Request, request *kmsg.FindCoordinatorRequest) bool {
 	for _, key := range request.CoordinatorKeys {
-		if b.checkCoordinatorKey(r, request.CoordinatorType, key) == nil {
+		if c.checkCoordinatorKey(r, request.CoordinatorType, key) == nil {
 			return true
 		}
 	}
 	return false
 }
 
-func (b *Broker) checkCoordinatorKey(r *codec.Request, keyType int8, key string) *kerr.Error {
+func (c *Coordinators) checkCoordinatorKey(r *codec.Request, keyType int8, key string) *kerr.Error {
 	switch keyType {
 	case coordinatorGroup:
-		if !b.allowed(r, auth.OperationDescribe, auth.ResourceGroup, key) {
+		if !c.allowed(r, auth.OperationDescribe, auth.ResourceGroup, key) {
 			return kerr.GroupAuthorizationFailed
 		}
 	case coordinatorTransaction:
-		if !b.allowed(r, auth.OperationDescribe, auth.ResourceTransactionalID, key) {
+		if !c.allowed(r, auth.OperationDescribe, auth.ResourceTransactionalID, key) {
 			return kerr.TransactionalIDAuthorizationFailed
 		}
 	default:
@@ -95,10 +109,10 @@ func (b *Broker) checkCoordinatorKey(r *codec.Request, keyType int8, key string)
 	return nil
 }
 
-func (b *Broker) findCoordinatorResponse(r *codec.Request, request *kmsg.FindCoordinatorRequest) *kmsg.FindCoordinatorResponse {
+func (c *Coordinators) findCoordinatorResponse(r *codec.Request, request *kmsg.FindCoordinatorRequest) *kmsg.FindCoordinatorResponse {
 	response := kmsg.NewPtrFindCoordinatorResponse()
 	for _, key := range request.CoordinatorKeys {
-		response.Coordinators = append(response.Coordinators, b.coordinatorOf(r, request.CoordinatorType, key))
+		response.Coordinators = append(response.Coordinators, c.coordinatorOf(r, request.CoordinatorType, key))
 	}
 	if request.Version < 4 {
 		first := &response.Coordinators[0]
@@ -112,19 +126,19 @@ func (b *Broker) findCoordinatorResponse(r *codec.Request, request *kmsg.FindCoo
 	return response
 }
 
-func (b *Broker) coordinatorOf(r *codec.Request, keyType int8, key string) kmsg.FindCoordinatorResponseCoordinator {
+func (c *Coordinators) coordinatorOf(r *codec.Request, keyType int8, key string) kmsg.FindCoordinatorResponseCoordinator {
 	coordinator := kmsg.NewFindCoordinatorResponseCoordinator()
 	coordinator.Key, coordinator.NodeID, coordinator.Port = key, -1, -1
 	message := ""
 	coordinator.ErrorMessage = &message
-	if refused := b.checkCoordinatorKey(r, keyType, key); refused != nil {
+	if refused := c.checkCoordinatorKey(r, keyType, key); refused != nil {
 		coordinator.ErrorCode = refused.Code
 		if keyType < coordinatorGroup || keyType > coordinatorShare {
 			message = refused.Description
 		}
 		return coordinator
 	}
-	node, endpoint, ok := b.coordinatorNode(r.Session, coordinatorTopic(keyType), key)
+	node, endpoint, ok := c.coordinatorNode(r.Session, coordinatorTopic(keyType), key)
 	if !ok {
 		coordinator.ErrorCode = kerr.CoordinatorNotAvailable.Code
 		return coordinator
@@ -135,8 +149,8 @@ func (b *Broker) coordinatorOf(r *codec.Request, keyType int8, key string) kmsg.
 
 // coordinatorNode is the leader of the partition of the internal topic that the
 // key hashes to.
-func (b *Broker) coordinatorNode(session *codec.Session, topicName, key string) (node int32, endpoint meta.Endpoint, ok bool) {
-	image := b.Images.Load()
+func (c *Coordinators) coordinatorNode(session *codec.Session, topicName, key string) (node int32, endpoint meta.Endpoint, ok bool) {
+	image := c.images.Load()
 	topic := image.Topic(topicName)
 	if topic == nil || len(topic.Partitions) == 0 {
 		return 0, meta.Endpoint{}, false
@@ -144,7 +158,7 @@ func (b *Broker) coordinatorNode(session *codec.Session, topicName, key string) 
 	leader := topic.Partitions[coord.PartitionFor(key, int32(len(topic.Partitions)))].Leader
 	for i := range image.Brokers {
 		if image.Brokers[i].ID == leader {
-			endpoint, ok = b.endpoint(session, image, &image.Brokers[i])
+			endpoint, ok = c.endpoint(session, image, &image.Brokers[i])
 			return leader, endpoint, ok
 		}
 	}
