@@ -131,6 +131,14 @@ func newHarness(t *testing.T, o harnessOptions) *harness {
 		})
 	}
 	options.Resources = h.store
+	if !o.dev {
+		users, err := auth.StartDirectory(t.Context(), auth.DirectoryOptions{Store: h.store, Logger: testLogger(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(users.Close)
+		options.Users = users
+	}
 	if o.wrap != nil {
 		options.Resources = o.wrap(h.store)
 	}
@@ -337,6 +345,16 @@ func (s *awayStore) Delete(ctx context.Context, kind meta.Kind, name, uid string
 		return err
 	}
 	return s.ResourceStore.Delete(ctx, kind, name, uid)
+}
+
+func (s *awayStore) Update(ctx context.Context, object meta.Object) (meta.Object, error) {
+	if err := s.refusal(); err != nil {
+		return nil, err
+	}
+	if s.conflicts.Add(-1) >= 0 {
+		return nil, meta.ErrConflict
+	}
+	return s.ResourceStore.Update(ctx, object)
 }
 
 func (s *awayStore) Patch(ctx context.Context, kind meta.Kind, name string, patch []byte) (meta.Object, error) {
