@@ -37,7 +37,7 @@ Variables of the image's launcher (` + "`KAFKA_HEAP_OPTS`, `KAFKA_OPTS`" + ` and
 **What happens to a key.** *honoured*: it acts as in Kafka. *fixed*: it is accepted at the value that describes what kaas does, and refused otherwise. *no effect*: it is accepted and changes nothing. *later*: as no effect, until what it steers is built. *refused*: it is an error, because ignoring it would be dangerous.
 An unknown broker key is a warning that names it; an unknown topic key is an error, as in Kafka. A bad value is an error that names key, value and what is allowed: the broker exits with 1 and has touched nothing.
 
-**Listeners.** Without ` + "`advertised.listeners`" + ` a client is told the address that it connected to, so a broker behind a port mapping with equal ports needs no setting at all. A listener that a KRaft file has for its controller is left out and named among the settings without effect. Only the security protocol ` + "`PLAINTEXT`" + ` is built; a listener with another one is an error.
+**Listeners.** Without ` + "`advertised.listeners`" + ` a client is told the address that it connected to, so a broker behind a port mapping with equal ports needs no setting at all. A listener that a KRaft file has for its controller is left out and named among the settings without effect. The security protocols ` + "`PLAINTEXT`" + ` and ` + "`SASL_PLAINTEXT`" + ` are built; a listener with another one is an error.
 
 **http.address** (` + "`127.0.0.1:8080`" + `) serves ` + "`/healthz`, `/readyz`, `/metrics`" + `. Two brokers on one host are common: if the default address is taken, the second broker says so and runs without it. An address that was set must be free.
 
