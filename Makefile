@@ -11,7 +11,7 @@ RACE := $(foreach d,internal/bufpool internal/delay obs netio logstore coord gro
 # The race detector links against the C library.
 CC_FOUND := $(shell command -v gcc || command -v clang)
 
-.PHONY: build run test race lint generate e2e conformance bench fuzz-short clean FORCE
+.PHONY: build run test race lint generate e2e conformance bench bench-check bench-baseline fuzz-short clean FORCE
 
 build: kaas
 
@@ -42,6 +42,7 @@ lint: bin/staticcheck bin/checklocks
 	@unformatted="$$(gofmt -l . )"; test -z "$$unformatted" || { echo "not gofmt'd:"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags e2e ./e2e/...
+	$(GO) vet -tags guardtest ./cmd/... ./bench/...
 	$(GO) vet -tags invariants ./internal/... ./netio/... ./codec/...
 	bin/staticcheck ./...
 	# Annotated locks only: checklocks also guesses, from how often a lock is held.
@@ -65,6 +66,19 @@ conformance: build
 
 bench: build
 	./kaas bench
+
+# The regression guard, and the tests that show that it catches a copy, an
+# allocation and a system call more. strace and valgrind count.
+bench-check: build bin/kaas-valgrind
+	./kaas bench check
+	$(GO) test -tags guardtest -count=1 -v -run TestGuardCatches ./bench
+
+# New baselines: make bench-baseline REASON='why the rows may move' [ONLY=gates]
+bench-baseline: build bin/kaas-valgrind
+	./kaas bench baseline --reason '$(REASON)' --only '$(ONLY)'
+
+bin/kaas-valgrind: FORCE
+	CGO_ENABLED=0 $(GO) build -trimpath -pgo=$(PGO) -tags valgrind -o $@ ./cmd/kaas
 
 # Each fuzz target for a few seconds; FUZZTIME=10m for a night.
 FUZZTIME ?= 5s

@@ -12,12 +12,13 @@ import (
 
 // options are what a run can be told.
 type options struct {
-	Broker     string // the binary under measurement
-	DataParent string // a directory is made and removed below it for each child
-	Results    string // where the row goes; empty: nowhere
-	Bytes      int64  // moved in each measured run
-	Rounds     int    // each is one A B B A
-	Starts     int    // measured starts
+	Broker     string   // the binary under measurement
+	DataParent string   // a directory is made and removed below it for each child
+	Results    string   // where the row goes; empty: nowhere
+	Bytes      int64    // moved in each measured run
+	Rounds     int      // each is one A B B A
+	Starts     int      // measured starts
+	Prefix     []string // before the broker's command line: valgrind and its options
 }
 
 // Command is `kaas bench`.
@@ -55,7 +56,7 @@ Measure alone: other work on the machine is in every figure.`,
 	flags.Int64Var(&megabytes, "megabytes", 1000, "moved in each measured run")
 	flags.IntVar(&o.Rounds, "rounds", 2, "rounds of A B B A")
 	flags.IntVar(&o.Starts, "starts", 15, "measured starts of the broker")
-	command.AddCommand(loadCommand(), rawCommand())
+	command.AddCommand(loadCommand(), rawCommand(), checkCommand(self), baselineCommand(self))
 	return command
 }
 

@@ -141,28 +141,36 @@ func (d *driver) produce(partitions []int32, batches int64) error {
 // readAcks checks that each answer is of the partition and offset due.
 func (d *driver) readAcks(conn net.Conn, partitions []int32, total int64, window <-chan struct{}) error {
 	reader := bufio.NewReaderSize(conn, 64<<10)
-	// correlation id, number of topics, topic, number of partitions
-	at := 4 + 4 + 2 + len(d.Topic) + 4
 	for i := range total {
 		answer, err := nextFrame(reader)
 		if err != nil {
 			return err
 		}
-		p := partitions[i%int64(len(partitions))]
-		if len(answer) < at+14 {
-			return fmt.Errorf("an answer of %d bytes", len(answer))
+		if err := d.checkAck(answer, partitions[i%int64(len(partitions))]); err != nil {
+			return err
 		}
-		index, code := int32(binary.BigEndian.Uint32(answer[at:])), int16(binary.BigEndian.Uint16(answer[at+4:]))
-		base := int64(binary.BigEndian.Uint64(answer[at+6:]))
-		if due := d.sent[p] * int64(d.records); index != p || code != 0 || base != due {
-			return fmt.Errorf("partition %d, error %d, offset %d was answered where partition %d, offset %d was due", index, code, base, p, due)
-		}
-		d.sent[p]++
 		if _, err := reader.Discard(len(answer)); err != nil {
 			return err
 		}
 		<-window
 	}
+	return nil
+}
+
+// checkAck takes an answer without its length; it must be that of partition p
+// with the offset that is due.
+func (d *driver) checkAck(answer []byte, p int32) error {
+	// correlation id, number of topics, topic, number of partitions
+	at := 4 + 4 + 2 + len(d.Topic) + 4
+	if len(answer) < at+14 {
+		return fmt.Errorf("an answer of %d bytes", len(answer))
+	}
+	index, code := int32(binary.BigEndian.Uint32(answer[at:])), int16(binary.BigEndian.Uint16(answer[at+4:]))
+	base := int64(binary.BigEndian.Uint64(answer[at+6:]))
+	if due := d.sent[p] * int64(d.records); index != p || code != 0 || base != due {
+		return fmt.Errorf("partition %d, error %d, offset %d was answered where partition %d, offset %d was due", index, code, base, p, due)
+	}
+	d.sent[p]++
 	return nil
 }
 

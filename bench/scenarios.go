@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // side is one of the things that a scenario measures with the same load.
@@ -46,13 +47,13 @@ func startBroker(o options, l load, settings ...string) (*subject, error) {
 	if s.httpAddress, err = freeAddress(); err != nil {
 		return fail(err)
 	}
-	arguments := []string{"broker"}
+	arguments := append(slices.Clone(o.Prefix), o.Broker, "broker")
 	for _, setting := range append([]string{
 		"listeners=PLAINTEXT://" + s.address, "http.address=" + s.httpAddress, "log.dirs=" + filepath.Join(dir, "data"),
 	}, settings...) {
 		arguments = append(arguments, "--override", setting)
 	}
-	if s.process, err = startProcess(o.Broker, arguments...); err != nil {
+	if s.process, err = startProcess(arguments[0], arguments[1:]...); err != nil {
 		return fail(err)
 	}
 	if err := s.awaitListening(s.address); err != nil {

@@ -292,7 +292,7 @@ func (s *server) startNetwork(context.Context) (err error) {
 		listeners = append(listeners, netio.Listener{Name: l.Name, Network: "tcp", Address: address})
 	}
 	s.network, err = netio.Start(netio.Config{
-		Listeners: listeners, Logger: s.logger, Handler: s.broker,
+		Listeners: listeners, Logger: s.logger, Handler: faulty(s.broker),
 		NumNetworkThreads:        int(s.config.NumNetworkThreads),
 		MaxRequestBytes:          s.config.SocketRequestMaxBytes,
 		MaxConnections:           int(s.config.MaxConnections),

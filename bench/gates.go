@@ -1,0 +1,234 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+)
+
+// sizeGate is the binary as it is shipped.
+func sizeGate(o guardOptions) ([]guardRow, error) {
+	info, err := os.Stat(o.Broker)
+	if err != nil {
+		return nil, err
+	}
+	return []guardRow{{Row: "binary", Unit: "bytes", Value: float64(info.Size()), Relative: 0.02}}, nil
+}
+
+// memoryGate is the resident memory of a broker that has served one produce.
+func memoryGate(o guardOptions) ([]guardRow, error) {
+	o.Starts = 5
+	figures, err := startUp(o.options)
+	if err != nil {
+		return nil, err
+	}
+	var rows []guardRow
+	for _, f := range figures {
+		if f.Unit == "MiB" {
+			rows = append(rows, guardRow{Row: f.Name, Unit: f.Unit, Value: f.Median, Relative: 0.05, Absolute: 0.5, Note: f.Note})
+		}
+	}
+	return rows, nil
+}
+
+// paced is a load of the exact gates, one request at a time.
+type paced struct {
+	name                   string
+	acks                   int16
+	flush                  string
+	batchBytes, valueBytes int
+}
+
+var pacedLoads = []paced{
+	{"small", 1, neverFlush, 200, 100},
+	{"64 KB", 1, neverFlush, 64 << 10, 1 << 10},
+	{"small, durable", -1, "1", 200, 100},
+}
+
+func (p paced) connect(s *subject, number int) (*pingPong, error) {
+	return newPingPong(s.address, fmt.Sprintf("paced-%d", number), p.acks, p.batchBytes, p.valueBytes, [][2]string{{"flush.messages", p.flush}})
+}
+
+// withPaced starts a broker and hands over the connection of each paced load,
+// warmed up.
+func withPaced(o guardOptions, use func(s *subject, p paced, c *pingPong) error) (err error) {
+	s, err := startBroker(o.options, costOfAByte(1))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, s.output)
+		}
+		err = errors.Join(err, s.close())
+	}()
+	for number, p := range pacedLoads {
+		c, err := p.connect(s, number)
+		if err != nil {
+			return err
+		}
+		err = c.both(200)
+		if err == nil {
+			err = use(s, p, c)
+		}
+		if err := errors.Join(err, c.conn.Close()); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return nil
+}
+
+// allocationGate counts the objects that the broker's runtime allocates.
+// Timers and a collection that empties a pool cost some, whatever the number
+// of requests: the bound lies far below one object a request.
+func allocationGate(o guardOptions) (rows []guardRow, err error) {
+	const mostPerRequest = 0.1
+	err = withPaced(o, func(s *subject, p paced, c *pingPong) error {
+		times := 10_000
+		if p.acks == -1 {
+			times = 2_000 // each waits for the disk
+		}
+		for _, kind := range []struct {
+			name string
+			run  func(int) error
+		}{{"produce", c.produce}, {"fetch", c.fetch}} {
+			objects, err := allocatedBy(s, func() error { return kind.run(times) })
+			if err != nil {
+				return err
+			}
+			rows = append(rows, guardRow{Row: fmt.Sprintf("allocations, %s, %s", kind.name, p.name), Unit: "objects/request",
+				Value: float64(objects) / float64(times), Absolute: mostPerRequest, Most: mostPerRequest})
+		}
+		return nil
+	})
+	return rows, err
+}
+
+// allocatedBy counts the broker's allocations while work runs, without those
+// that the question costs.
+func allocatedBy(s *subject, work func() error) (int64, error) {
+	first, err := mallocs(s.httpAddress)
+	if err != nil {
+		return 0, err
+	}
+	before, err := mallocs(s.httpAddress)
+	if err != nil {
+		return 0, err
+	}
+	if err := work(); err != nil {
+		return 0, err
+	}
+	after, err := mallocs(s.httpAddress)
+	return max(after-before-(before-first), 0), err
+}
+
+// syscallGate counts system calls: exactly for one request at a time, and for
+// a gigabyte in flight, where the count depends on how the requests meet.
+func syscallGate(o guardOptions) (rows []guardRow, err error) {
+	err = withPaced(o, func(s *subject, p paced, c *pingPong) error {
+		const times = 1_000
+		for _, kind := range []struct {
+			name string
+			run  func(int) error
+		}{{"produce", c.produce}, {"fetch", c.fetch}} {
+			calls, err := traced(s, func() error { return kind.run(times) })
+			if err != nil {
+				return err
+			}
+			rows = append(rows, syscallRows(fmt.Sprintf("%s, %s", kind.name, p.name), "calls/request", calls, times, 0.02)...)
+		}
+		return nil
+	})
+	if err != nil {
+		return rows, err
+	}
+	l := costOfAByte(1)
+	s, err := startKaas(neverFlush)(o.options, l)
+	if err != nil {
+		return rows, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if _, err = s.driver.run(warmUpBytes); err != nil {
+		return rows, err
+	}
+	moved := outcome{}
+	calls, err := traced(s, func() (err error) { moved, err = s.driver.run(200_000_000); return err })
+	if err != nil {
+		return rows, err
+	}
+	return append(rows, syscallRows("produce and follow, 64 KB batches, 16 partitions", "calls/GB", calls, float64(moved.Bytes)/1e9, 0.3)...), nil
+}
+
+// waiting are the calls by which threads wait for one another and for work.
+// Their number depends on the scheduler: they have a row of their own, with
+// room.
+var waiting = []string{"futex", "nanosleep", "sched_yield", "epoll_pwait", "epoll_wait", "epoll_pwait2", "tgkill", "getpid", "gettid",
+	"rt_sigreturn", "rt_sigprocmask", "restart_syscall", "madvise", "clone", "clone3", "sigaltstack", "clock_nanosleep", "sched_getaffinity", "exit"}
+
+func syscallRows(name, unit string, calls map[string]int64, per float64, relative float64) []guardRow {
+	work := guardRow{Row: "syscalls, " + name, Unit: unit, Relative: relative, Absolute: 0.02, Detail: map[string]float64{}}
+	wait := guardRow{Row: "syscalls to wait, " + name, Unit: unit, Relative: 1, Absolute: 4, Detail: map[string]float64{}}
+	for call, n := range calls {
+		row := &work
+		if slices.Contains(waiting, call) {
+			row = &wait
+		}
+		each := float64(n) / per
+		row.Value += each
+		if each >= 0.005 {
+			row.Detail[call] = math.Round(each*1000) / 1000
+		}
+	}
+	return []guardRow{work, wait}
+}
+
+// timeGate is the cost of a byte as a ratio to the raw loop, which runs in
+// turn with the broker. The interval is a percentile bootstrap over the
+// rounds' ratios; a row is worse only when even its low end is.
+func timeGate(o guardOptions) ([]guardRow, error) {
+	kaas := side{name: "kaas", start: startKaas(neverFlush), acks: 1}
+	raw := side{name: "raw-mmap", start: startRaw(rawMapped), acks: 1}
+	o.Bytes = 200_000_000
+	var ratios []float64
+	for range o.Rounds {
+		for _, order := range [][2]side{{kaas, raw}, {raw, kaas}} {
+			var pair [2]sample
+			for i, sd := range order {
+				var err error
+				if pair[i], err = measure(o.options, sd); err != nil {
+					return nil, err
+				}
+			}
+			if order[0].name == raw.name {
+				pair[0], pair[1] = pair[1], pair[0]
+			}
+			ratios = append(ratios, cpuPerGB(pair[0])/cpuPerGB(pair[1]))
+		}
+	}
+	const confidence = 0.95
+	low, high := bootstrap(ratios, confidence)
+	middle := median(ratios)
+	return []guardRow{{Row: "CPU of a byte, ratio to the raw loop", Unit: "1", Value: low, Relative: 0.1, baseline: middle,
+		Note: fmt.Sprintf("median %.3f, %.0f %% of bootstrapped medians of %d pairs lie in %.3f to %.3f; the low end is compared", middle, 100*confidence, len(ratios), low, high)}}, nil
+}
+
+// bootstrap returns the interval that holds the given share of the medians of
+// resampled values. The seed is fixed: the same values give the same interval.
+func bootstrap(values []float64, share float64) (low, high float64) {
+	const resamples = 10_000
+	random := rand.New(rand.NewPCG(1, 2))
+	medians := make([]float64, resamples)
+	again := make([]float64, len(values))
+	for i := range medians {
+		for j := range again {
+			again[j] = values[random.IntN(len(values))]
+		}
+		medians[i] = median(again)
+	}
+	slices.Sort(medians)
+	tail := (1 - share) / 2
+	return medians[int(tail*resamples)], medians[int((1-tail)*resamples)-1]
+}

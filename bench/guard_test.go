@@ -1,0 +1,87 @@
+package bench
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestJudgeFailsOnlyWhatIsWorse(t *testing.T) {
+	t.Parallel()
+	baseline := []guardRow{
+		{Row: "a", Value: 100, Relative: 0.02, Absolute: 1, Commit: "c0ffee", Detail: map[string]float64{"read": 1}},
+		{Row: "zero", Value: 0, Absolute: 0.1},
+	}
+	for _, c := range []struct {
+		row   guardRow
+		worse bool
+		words string
+	}{
+		{guardRow{Row: "a", Value: 103}, false, ""},
+		{guardRow{Row: "a", Value: 103.1, Detail: map[string]float64{"read": 2, "getppid": 1.5}}, true, "c0ffee (+3.1 %), tolerated up to 103: getppid 0 → 1.5, read 1 → 2"},
+		{guardRow{Row: "a", Value: 1}, false, ""}, // an improvement never fails
+		{guardRow{Row: "zero", Value: 0.1}, false, ""},
+		{guardRow{Row: "zero", Value: 0.11}, true, "tolerated"},
+		{guardRow{Row: "a", Value: 50, Most: 40}, true, "whatever the baseline"},
+		{guardRow{Row: "unknown", Value: 1}, true, "no baseline"},
+	} {
+		v := judge([]guardRow{c.row}, baseline)[0]
+		if v.worse != c.worse || !strings.Contains(v.why, c.words) {
+			t.Errorf("%+v: worse %v, %q", c.row, v.worse, v.why)
+		}
+	}
+}
+
+func TestBaselineKeepsRowsThatWereNotMeasured(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "sub", "guard.ndjson")
+	for _, rows := range [][]guardRow{{{Row: "a", Value: 1}, {Row: "b", Value: 2}}, {{Row: "b", Value: 3}, {Row: "c", Value: 4}}} {
+		if err := writeBaseline(path, rows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := readBaseline(path)
+	if err != nil || len(rows) != 3 || rows[0].Value != 1 || rows[1].Value != 3 || rows[2].Value != 4 {
+		t.Errorf("%v %v", rows, err)
+	}
+	if err := os.WriteFile(path, []byte("{}\nno\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readBaseline(path); err == nil || !strings.Contains(err.Error(), "guard.ndjson:2") {
+		t.Errorf("a broken line: %v", err)
+	}
+	var out bytes.Buffer
+	if err := saveBaseline(guardOptions{}, &out); err == nil || !strings.Contains(err.Error(), "reason") {
+		t.Errorf("without a reason: %v", err)
+	}
+}
+
+func TestBootstrap(t *testing.T) {
+	t.Parallel()
+	if low, high := bootstrap([]float64{2, 2, 2}, 0.95); low != 2 || high != 2 {
+		t.Errorf("%v %v", low, high)
+	}
+	if low, high := bootstrap([]float64{1, 2, 3, 4, 5, 6, 7, 8}, 0.95); low < 1 || low > 3.5 || high < 5.5 || high > 8 {
+		t.Errorf("%v %v", low, high)
+	}
+}
+
+func TestReadCachegrind(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "out")
+	text := "cmd: x\nevents: Ir\nfl=a.go\nfn=kaas/broker.(*Broker).OnFrame\n10 5\n11 7\nfn=runtime.mcall\n1 3\nfl=b.go\nfn=kaas/broker.(*Broker).OnFrame\n9 1\nsummary: 16\n"
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	counts, err := readCachegrind(path)
+	if err != nil || counts["kaas/broker.(*Broker).OnFrame"] != 13 || counts["runtime.mcall"] != 3 || len(counts) != 2 {
+		t.Errorf("%v %v", counts, err)
+	}
+	for name, want := range map[string]bool{"runtime.mcall": true, "runtime.futexsleep": true, "runtime.memmove": false, "runtime.mallocgc": false, "kaas/netio.x": false} {
+		if idle(name) != want {
+			t.Errorf("%s", name)
+		}
+	}
+}
