@@ -1,0 +1,205 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// The consume-transform-produce loop of TestExactlyOnceOverKills.
+const (
+	loopInputs     = 12_000
+	loopPartitions = 3
+	loopKills      = 10
+	loopGroup      = "exactly-once"
+)
+
+// TestExactlyOnceOverKills copies records from one topic to another in
+// transactions that also carry the consumer's offsets, while the broker
+// is killed with -9 ten times and one of two workers is replaced at times. Every
+// input appears exactly once under read_committed.
+func TestExactlyOnceOverKills(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	b := startBroker(t, "transaction.abort.timed.out.transaction.cleanup.interval.ms=500")
+	b.createTopic(t, "in", loopPartitions, nil)
+	b.createTopic(t, "out", loopPartitions, nil)
+	input := b.client(t, kgo.DefaultProduceTopic("in"))
+	for number := range uint64(loopInputs) {
+		input.Produce(testContext(t), &kgo.Record{Value: binary.BigEndian.AppendUint64(nil, number)}, nil)
+	}
+	must(t, input.Flush(testContext(t)))
+
+	var copied, restarts atomic.Int64
+	ctx, stop := context.WithCancel(testContext(t))
+	done := make(chan error, 2)
+	for worker := range 2 {
+		go func() {
+			// franz-go gives up a transaction whose end meets a broker that is away; the
+			// program starts again then, as one would.
+			var err error
+			for ctx.Err() == nil {
+				if err = copyInTransactions(ctx, b.address, fmt.Sprint("worker-", worker), &copied); err != nil {
+					restarts.Add(1)
+				}
+			}
+			done <- err
+		}()
+	}
+	for range loopKills {
+		wanted := copied.Load() + 200 + random.Int64N(900)
+		eventually(t, 60*time.Second, func() error {
+			if got := copied.Load(); got < wanted && got < loopInputs {
+				return fmt.Errorf("%d records are copied, %d are waited for", got, wanted)
+			}
+			return nil
+		})
+		b.kill9()
+		b.start()
+	}
+	seen := readCommitted(t, b, "out", loopInputs)
+	stop()
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Logf("a worker's last words: %v", err)
+		}
+	}
+	for number, times := range seen {
+		if times != 1 {
+			t.Errorf("input %d appears %d times", number, times)
+		}
+	}
+	t.Logf("%d inputs over %d kills; the workers began anew %d times", loopInputs, loopKills, restarts.Load())
+	if len(seen) != loopInputs {
+		t.Errorf("%d of %d inputs appear", len(seen), loopInputs)
+	}
+}
+
+// copyInTransactions is one worker. What a transaction that failed has read is
+// read again by whoever owns the partition then.
+func copyInTransactions(ctx context.Context, address, id string, copied *atomic.Int64) error {
+	session, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(address), kgo.TransactionalID(id), kgo.ConsumerGroup(loopGroup),
+		kgo.ConsumeTopics("in"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DefaultProduceTopic("out"),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(), kgo.TransactionTimeout(5*time.Second),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }), kgo.MetadataMinAge(50*time.Millisecond),
+		kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(200*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	for {
+		fetches := session.PollRecords(ctx, 100)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if fetches.NumRecords() == 0 {
+			continue
+		}
+		if err := session.Begin(); err != nil {
+			return fmt.Errorf("%s: begin: %w", id, err)
+		}
+		var failed atomic.Bool
+		fetches.EachRecord(func(r *kgo.Record) {
+			session.Produce(ctx, &kgo.Record{Value: r.Value}, func(_ *kgo.Record, err error) {
+				if err != nil {
+					failed.Store(true)
+				}
+			})
+		})
+		committed, err := session.End(ctx, kgo.TransactionEndTry(!failed.Load()))
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: end: %w", id, err)
+		}
+		if committed {
+			copied.Add(int64(fetches.NumRecords()))
+		}
+	}
+}
+
+// readCommitted counts the numbers in a topic until all have been seen and nothing
+// more comes.
+func readCommitted(t *testing.T, b *broker, topic string, numbers int) map[uint64]int {
+	t.Helper()
+	consumer := b.client(t, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	seen := map[uint64]int{}
+	read := func(wait time.Duration) int {
+		ctx, cancel := context.WithTimeout(testContext(t), wait)
+		defer cancel()
+		n := 0
+		consumer.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+			seen[binary.BigEndian.Uint64(r.Value)]++
+			n++
+		})
+		return n
+	}
+	for deadline := time.Now().Add(90 * time.Second); len(seen) < numbers; {
+		read(time.Second)
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d numbers are committed", len(seen), numbers)
+		}
+	}
+	for read(time.Second) > 0 {
+	}
+	return seen
+}
+
+// TestKafkaTransactionTools drives transactions with Apache Kafka's own tools.
+func TestKafkaTransactionTools(t *testing.T) {
+	t.Parallel()
+	needJava(t)
+	b := startBroker(t)
+	s := toolSession{b: b, bootstrap: []string{"--bootstrap-server", b.address}}
+	b.createTopic(t, "load", 2, nil)
+	const records = 20_000
+	out := s.tool(t, "", "kafka-producer-perf-test", "--topic", "load", "--num-records", fmt.Sprint(records), "--record-size", "100",
+		"--throughput", "-1", "--transactional-id", "perf", "--transaction-duration-ms", "50")
+	mustContain(t, out, fmt.Sprintf("%d records sent", records))
+	out = s.tool(t, "", "kafka-console-consumer", "--topic", "load", "--from-beginning", "--isolation-level", "read_committed",
+		"--max-messages", fmt.Sprint(records), "--timeout-ms", "30000")
+	if n := strings.Count(out, "\n"); n != records {
+		t.Fatalf("%d records are committed, %d were sent", n, records)
+	}
+
+	// A transaction that stays open is found, and aborted.
+	client := b.client(t, kgo.TransactionalID("hanging"), kgo.DefaultProduceTopic("load"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	must(t, client.BeginTransaction())
+	must(t, client.ProduceSync(testContext(t), &kgo.Record{Value: []byte("open")}).FirstErr())
+	out = s.tool(t, "", "kafka-transactions", "list")
+	mustContain(t, out, "hanging", "Ongoing", "perf", "CompleteCommit")
+	mustContain(t, s.tool(t, "", "kafka-transactions", "describe", "--transactional-id", "hanging"), "Ongoing", "load-0")
+	out = s.tool(t, "", "kafka-transactions", "describe-producers", "--topic", "load", "--partition", "0")
+	start := ""
+	for line := range strings.Lines(out) {
+		if fields := strings.Fields(line); len(fields) >= 6 && fields[5] != "None" && fields[0] != "ProducerId" {
+			start = fields[5]
+		}
+	}
+	if start == "" {
+		t.Fatalf("no open transaction is shown:\n%s", out)
+	}
+	s.tool(t, "", "kafka-transactions", "abort", "--topic", "load", "--partition", "0", "--start-offset", start)
+	out = s.tool(t, "", "kafka-transactions", "describe-producers", "--topic", "load", "--partition", "0")
+	for line := range strings.Lines(out) {
+		if fields := strings.Fields(line); len(fields) >= 6 && fields[5] == start {
+			t.Fatalf("the transaction is still open:\n%s", out)
+		}
+	}
+
+	out = s.tool(t, "", "kafka-console-consumer", "--topic", "__transaction_state", "--from-beginning", "--timeout-ms", "5000",
+		"--formatter", "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter")
+	mustContain(t, out, `"transactionalId":"perf"`, `"transactionalId":"hanging"`)
+}
