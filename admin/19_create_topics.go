@@ -64,6 +64,11 @@ type newTopic struct {
 	pending     *pendingTopic
 }
 
+// resource is what the topic becomes.
+func (t *newTopic) resource() *meta.KafkaTopic {
+	return newTopicResource(t.request.Topic, t.partitions, t.overrides)
+}
+
 func (a *Admin) createTopics(r *codec.Request) {
 	request := kmsg.NewPtrCreateTopicsRequest()
 	if err := r.Decode(request); err != nil {
@@ -88,7 +93,7 @@ func (a *Admin) createTopics(r *codec.Request) {
 			}
 			// The write is not bounded by the wait's deadline: a request with
 			// timeout 0 creates its topics, too.
-			created, err := a.createTopic(a.pool.ctx, newTopicResource(topic.request.Topic, topic.partitions, topic.overrides))
+			created, err := a.createTopic(a.pool.ctx, topic.resource())
 			if err != nil {
 				topic.failure = a.asFailure(err)
 				if topic.failure.code == kerr.TopicAlreadyExists {
@@ -139,6 +144,11 @@ func (a *Admin) checkNewTopics(r *codec.Request, request *kmsg.CreateTopicsReque
 		}
 	}
 	a.boundPartitions(image, topics, sum)
+	for _, topic := range topics {
+		if topic.failure == nil {
+			topic.failure = a.vetCreation(r, request.ValidateOnly, topic.resource(), int32(topic.replication))
+		}
+	}
 	return topics
 }
 

@@ -79,6 +79,9 @@ func (a *Admin) deleteTopics(r *codec.Request) {
 	for _, deletion := range deletions {
 		problem := deletion.failure
 		if problem == nil {
+			problem = a.vetDeletion(r, false, deletion.name)
+		}
+		if problem == nil {
 			id, err := a.deleteTopic(deletion.name)
 			if problem = a.asFailure(err); problem == nil {
 				gone[id] = deletion.name

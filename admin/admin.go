@@ -39,6 +39,7 @@ type Options struct {
 	DropTopic func(ctx context.Context, name string) error
 	// LogLevel is what BROKER_LOGGER shows and changes; nil: not served.
 	LogLevel *slog.LevelVar
+	Policies Policies
 	Clock    func() time.Time // nil: time.Now
 }
 

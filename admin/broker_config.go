@@ -42,9 +42,14 @@ func (a *Admin) alterBroker(r *codec.Request, name string, validateOnly bool, ne
 	if name != "" {
 		layer, brokerID = config.ForBroker, &a.Config.NodeID
 	}
-	ctx := a.pool.ctx
+	vet := func(metadata *meta.ObjectMeta, have, want map[string]string) error {
+		if denied := a.vetConfigs(r, validateOnly, metadata, "", name, valueChange(have, want), want); denied != nil {
+			return denied
+		}
+		return nil
+	}
 	for attempt := 0; ; attempt++ {
-		err := a.alterBrokerOnce(ctx, layer, brokerID, validateOnly, next)
+		err := a.alterBrokerOnce(layer, brokerID, validateOnly, next, vet)
 		changedMeanwhile := errors.Is(err, meta.ErrConflict) || errors.Is(err, meta.ErrAlreadyExists)
 		if !changedMeanwhile || attempt == limits.AdminConflictRetries {
 			return a.asFailure(err)
@@ -52,14 +57,17 @@ func (a *Admin) alterBroker(r *codec.Request, name string, validateOnly bool, ne
 	}
 }
 
-func (a *Admin) alterBrokerOnce(ctx context.Context, layer config.Layer, brokerID *int32, validateOnly bool, next func(map[string]string) (map[string]string, error)) error {
+func (a *Admin) alterBrokerOnce(layer config.Layer, brokerID *int32, validateOnly bool,
+	next func(map[string]string) (map[string]string, error), vet func(metadata *meta.ObjectMeta, have, want map[string]string) error) error {
+	ctx := a.pool.ctx
 	objects, _, err := a.Resources.List(ctx, meta.KindBrokerConfig)
 	if err != nil {
 		return err
 	}
 	resource := meta.BrokerConfigFor(objects, brokerID)
-	have := make(map[string]string)
+	have, metadata := make(map[string]string), &meta.ObjectMeta{}
 	if resource != nil {
+		metadata = &resource.Metadata
 		if have, err = resource.ConfigValues(); err != nil {
 			return fail(kerr.InvalidConfig, "%s", err)
 		}
@@ -70,6 +78,9 @@ func (a *Admin) alterBrokerOnce(ctx context.Context, layer config.Layer, brokerI
 	}
 	if err := a.Config.CheckDynamic(layer, want); err != nil {
 		return fail(kerr.InvalidConfig, "%s", err)
+	}
+	if err := vet(metadata, have, want); err != nil {
+		return err
 	}
 	if validateOnly || maps.Equal(have, want) {
 		return nil

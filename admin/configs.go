@@ -151,6 +151,9 @@ func (a *Admin) alterTopicConfig(r *codec.Request, name string, validateOnly boo
 		if _, err := config.ParseTopic(a.Config, after); err != nil {
 			return nil, fail(kerr.InvalidConfig, "%s", err)
 		}
+		if denied := a.vetConfigs(r, validateOnly, &topic.Metadata, name, "", change, after); denied != nil {
+			return nil, denied
+		}
 		if validateOnly {
 			return nil, nil
 		}

@@ -61,6 +61,7 @@ type harnessOptions struct {
 	dev        bool
 	notServing bool // nobody fills the image
 	level      *slog.LevelVar
+	policies   Policies
 }
 
 func testLogger(t *testing.T) *slog.Logger {
@@ -82,7 +83,7 @@ func newHarness(t *testing.T, o harnessOptions) *harness {
 	}
 	h := &harness{t: t, images: &meta.Images{}, logs: &fakeLogs{logs: map[string]*logstore.Partition{}}, apis: map[int16]codec.API{}, user: codec.AnonymousPrincipal}
 	h.images.Store(meta.NewImage("c", cfg.NodeID, cfg.NodeID, []meta.BrokerInfo{{ID: cfg.NodeID}}, nil))
-	options := Options{Images: h.images, Config: cfg, Logs: h.logs, Logger: testLogger(t), Authorizer: o.authorizer, LogLevel: o.level}
+	options := Options{Images: h.images, Config: cfg, Logs: h.logs, Logger: testLogger(t), Authorizer: o.authorizer, LogLevel: o.level, Policies: o.policies}
 	if o.dev {
 		h.store = kube.DevStore{}
 		options.DropTopic = func(_ context.Context, name string) error {

@@ -210,6 +210,11 @@ func (c topicCreator) EnsureTopic(ctx context.Context, name string, partitions i
 		partitions = a.Config.NumPartitions
 	}
 	topic := newTopicResource(name, partitions, overrides)
+	if !meta.IsInternalTopicName(name) { // without its own topics the broker does not work
+		if denied := a.vetCreation(nil, false, topic, a.Config.DefaultReplicationFactor); denied != nil {
+			return fmt.Errorf("topic %s: %w: %w", name, denied, meta.ErrInvalid)
+		}
+	}
 	created, err := a.createTopic(ctx, topic)
 	if err != nil && !errors.Is(err, meta.ErrAlreadyExists) {
 		return err

@@ -154,6 +154,20 @@ func TestBadConfigurationExitsWith1AndTouchesNothing(t *testing.T) {
 	}
 }
 
+func TestPolicyThatDoesNotCompileStopsTheStart(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t, onFreePorts("--override", "delete.topic.policy=topic == ")...)
+	if code := p.awaitExit(); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	if log := p.text(); !strings.Contains(log, "delete.topic.policy: line 1, column ") {
+		t.Errorf("%q", log)
+	}
+	if entries, err := os.ReadDir(p.cmd.Dir); err != nil || len(entries) != 0 {
+		t.Errorf("left %v, %v", entries, err)
+	}
+}
+
 func TestUsageErrorsExitWith1(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"brokr"}, {"broker", "a", "b"}, {"broker", "--nope"}, {"broker", "missing.properties"}} {

@@ -25,6 +25,7 @@ import (
 	"kaas/meta/config"
 	"kaas/netio"
 	"kaas/obs"
+	"kaas/policy"
 )
 
 // server is a running broker. Everything in it is set by start, on one
@@ -42,6 +43,7 @@ type server struct {
 	resources  meta.ResourceStore
 	reconciler *kube.Reconciler
 	users      *auth.Directory
+	policies   admin.Policies
 	admin      *admin.Admin
 	broker     *broker.Broker
 	apis       *codec.Registry
@@ -70,7 +72,7 @@ func start(ctx context.Context, cfg *config.Broker, logger *slog.Logger, level *
 	s := &server{config: cfg, logger: logger, level: level, health: &obs.Health{}, registry: obs.NewRegistry(), images: &meta.Images{}}
 	s.health.NotReady("start", "the broker is starting")
 	for _, step := range []func(context.Context) error{
-		s.startHTTP, s.startStore, s.startResources, s.startUsers, s.startBroker, s.startNetwork,
+		s.compilePolicies, s.startHTTP, s.startStore, s.startResources, s.startUsers, s.startBroker, s.startNetwork,
 	} {
 		if err := step(ctx); err != nil {
 			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.StopTimeout)
@@ -97,6 +99,29 @@ func (s *server) stop(ctx context.Context) error {
 	}
 	s.closers = nil
 	return errors.Join(errs...)
+}
+
+// compilePolicies comes before anything is touched: a policy that does not compile
+// is a mistake in the configuration.
+func (s *server) compilePolicies(context.Context) error {
+	for _, p := range []struct {
+		kind       policy.Kind
+		expression string
+		into       *admin.Policy
+	}{
+		{policy.CreateTopic, s.config.CreateTopicPolicy, &s.policies.CreateTopic},
+		{policy.AlterConfig, s.config.AlterConfigPolicy, &s.policies.AlterConfig},
+		{policy.DeleteTopic, s.config.DeleteTopicPolicy, &s.policies.DeleteTopic},
+	} {
+		compiled, err := policy.Compile(p.kind, p.expression)
+		if err != nil {
+			return err
+		}
+		if compiled != nil {
+			*p.into = compiled
+		}
+	}
+	return nil
 }
 
 func (s *server) startHTTP(context.Context) (err error) {
@@ -252,7 +277,7 @@ func (s *server) startBroker(ctx context.Context) (err error) {
 	authorizer := s.authorizer()
 	s.admin = admin.New(admin.Options{
 		Authorizer: authorizer, Users: s.users,
-		Resources: s.resources, Images: s.images, Config: s.config, Logs: s.store, Logger: s.logger, LogLevel: s.level, DropTopic: s.dropTopic(),
+		Resources: s.resources, Images: s.images, Config: s.config, Logs: s.store, Logger: s.logger, LogLevel: s.level, DropTopic: s.dropTopic(), Policies: s.policies,
 	})
 	s.registry.Gauge("kaas_admin_requests", func() float64 { return float64(s.admin.Pool().Waiting()) })
 	metrics := newRequestMetrics(s.registry)

@@ -88,6 +88,10 @@ type Broker struct {
 	// admin
 	AdminWorkers   int32 `key:"admin.workers"`
 	AdminQueueSize int32 `key:"admin.queue.size"`
+	// CEL expressions; "" is none.
+	CreateTopicPolicy string `key:"create.topic.policy"`
+	AlterConfigPolicy string `key:"alter.config.policy"`
+	DeleteTopicPolicy string `key:"delete.topic.policy"`
 
 	// set holds the raw value of every known key that was set, for Describe.
 	set map[string]string

@@ -182,6 +182,12 @@ var brokerKeys = []Key{
 		Doc: "Admin requests that run at a time."},
 	{Name: "admin.queue.size", Type: Int, Default: "256", check: between(1, 1<<20), OwnKey: true,
 		Doc: "Admin requests that may wait for a worker; above it they are answered with a retriable error."},
+	{Name: "create.topic.policy", Type: String, Default: "", OwnKey: true,
+		Doc: "CEL expression that vets CreateTopics and auto-creation: true or an empty text lets the topic pass, a text is the message of the denial."},
+	{Name: "alter.config.policy", Type: String, Default: "", OwnKey: true,
+		Doc: "CEL expression that vets changes of topic and broker configuration."},
+	{Name: "delete.topic.policy", Type: String, Default: "", OwnKey: true,
+		Doc: "CEL expression that vets DeleteTopics."},
 
 	// Security.
 	{Name: "sasl.enabled.mechanisms", Type: List, Default: "SCRAM-SHA-512", KafkaDefault: "GSSAPI", check: check{mechanismsBuilt, "SCRAM-SHA-512; other mechanisms (PLAIN, SCRAM-SHA-256, OAUTHBEARER, GSSAPI) are not built yet"}, Dynamic: true, AtStart: true,
