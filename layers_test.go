@@ -63,7 +63,7 @@ var layers = []layer{
 
 	// The top.
 	{dir: "internal/docs", may: []string{"meta/config", "codec"}, why: "writes the generated documents; only the root's tests use it"},
-	{dir: "cmd/kaas", may: []string{"admin", "auth", "auth/sasl", "auth/scram", "bench", "broker", "codec", "kube", "logstore", "meta", "meta/config", "netio", "internal/bufpool"},
+	{dir: "cmd/kaas", may: []string{"admin", "auth", "auth/sasl", "auth/scram", "bench", "broker", "codec", "kube", "logstore", "meta", "meta/config", "netio", "internal/bufpool", "policy"},
 		modules: []string{"github.com/spf13/cobra"}, why: "wiring: it may see every room and decides nothing about Kafka"},
 
 	// Beside the tower: they drive a broker from outside.
