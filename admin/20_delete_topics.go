@@ -175,7 +175,7 @@ func (a *Admin) checkDeletion(r *codec.Request, image *meta.Image, result *kmsg.
 	}
 	name := *result.Topic
 	if !a.allowed(r, auth.OperationDelete, auth.ResourceTopic, name) {
-		return "", fail(kerr.TopicAuthorizationFailed, "Authorization failed.")
+		return "", fail(kerr.TopicAuthorizationFailed, "Topic authorization failed.")
 	}
 	topic := image.Topic(name)
 	if topic == nil {
@@ -192,11 +192,11 @@ func (a *Admin) checkDeletionByID(r *codec.Request, image *meta.Image, result *k
 		return "", fail(kerr.UnknownTopicID, "This server does not host this topic ID.")
 	}
 	if !a.allowed(r, auth.OperationDescribe, auth.ResourceTopic, topic.Name) {
-		return "", fail(kerr.TopicAuthorizationFailed, "Authorization failed.")
+		return "", fail(kerr.TopicAuthorizationFailed, "Topic authorization failed.")
 	}
 	result.Topic = kmsg.StringPtr(topic.Name)
 	if !a.allowed(r, auth.OperationDelete, auth.ResourceTopic, topic.Name) {
-		return "", fail(kerr.TopicAuthorizationFailed, "Authorization failed.")
+		return "", fail(kerr.TopicAuthorizationFailed, "Topic authorization failed.")
 	}
 	return topic.Name, nil
 }

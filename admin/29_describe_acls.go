@@ -53,6 +53,7 @@ func (a *Admin) describeACLs(r *codec.Request) {
 		r.Respond(response)
 		return
 	}
+	response.ErrorMessage = kmsg.StringPtr("") // as Kafka
 	at := map[auth.Resource]int{}
 	for _, account := range a.Users.Accounts() {
 		for _, b := range account.Bindings() {

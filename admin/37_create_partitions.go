@@ -115,7 +115,7 @@ func (a *Admin) checkGrowth(r *codec.Request, request *kmsg.CreatePartitionsRequ
 	case duplicate:
 		return fail(kerr.InvalidRequest, "Duplicate topic name.")
 	case !a.allowed(r, auth.OperationAlter, auth.ResourceTopic, request.Topic):
-		return fail(kerr.TopicAuthorizationFailed, "Authorization failed.")
+		return &failure{code: kerr.TopicAuthorizationFailed} // as Kafka, without a text
 	case meta.IsInternalTopicName(request.Topic) && !a.Config.ControllerUnstableAllowInternalCoordinatorPartitionIncrease:
 		return fail(kerr.InvalidRequest, "The partitions of the internal topic %s can't be increased: what is kept in it would be looked for in other partitions.", request.Topic)
 	case topic == nil:

@@ -47,10 +47,14 @@ func (a *Admin) describeUserScramCredentials(r *codec.Request) {
 	}
 	response := request.ResponseKind().(*kmsg.DescribeUserSCRAMCredentialsResponse)
 	if !a.allowedCluster(r, auth.OperationDescribe) {
-		response.ErrorCode, response.ErrorMessage = kerr.ClusterAuthorizationFailed.Code, kmsg.StringPtr(clusterDenied)
+		// Kafka's DescribeUserScramCredentialsRequest.getErrorResponse: a result without a name, no messages.
+		denied := kmsg.NewDescribeUserSCRAMCredentialsResponseResult()
+		response.ErrorCode, denied.ErrorCode = kerr.ClusterAuthorizationFailed.Code, kerr.ClusterAuthorizationFailed.Code
+		response.Results = append(response.Results, denied)
 		r.Respond(response)
 		return
 	}
+	response.ErrorMessage = kmsg.StringPtr("") // as Kafka
 	if len(request.Users) == 0 {
 		for _, account := range a.Users.Accounts() {
 			if account.Credential != nil {

@@ -132,7 +132,7 @@ func (a *Admin) alterTopicConfig(r *codec.Request, name string, validateOnly boo
 	case name == "":
 		return fail(kerr.InvalidRequest, "Default topic resources are not allowed.")
 	case !a.allowed(r, auth.OperationAlterConfigs, auth.ResourceTopic, name):
-		return fail(kerr.TopicAuthorizationFailed, "Authorization failed.")
+		return fail(kerr.TopicAuthorizationFailed, "Topic authorization failed.")
 	case a.DropTopic != nil:
 		return a.asFailure(meta.ErrDevMode)
 	case a.Images.Load().Topic(name) == nil:

@@ -73,11 +73,20 @@ type Authorizer interface {
 	Authorize(principal, host string, op Operation, resource ResourceType, name string) bool
 }
 
+// ByResourceType is an Authorizer that can say whether a principal may do an
+// operation on at least one resource of a type (KIP-679), existing or not.
+type ByResourceType interface {
+	AuthorizeByResourceType(principal, host string, op Operation, resource ResourceType) bool
+}
+
 // AllowAll lets everybody do everything: Kafka without authorizer.class.name.
 type AllowAll struct{}
 
 // Authorize returns true.
 func (AllowAll) Authorize(string, string, Operation, ResourceType, string) bool { return true }
+
+// AuthorizeByResourceType returns true.
+func (AllowAll) AuthorizeByResourceType(string, string, Operation, ResourceType) bool { return true }
 
 // AuthorizedOperationsOmitted stands in a reply whose request did not ask for
 // the authorised operations.

@@ -209,3 +209,40 @@ func BenchmarkAuthorize(b *testing.B) {
 		}
 	}
 }
+
+func TestAuthorizeByResourceType(t *testing.T) {
+	t.Parallel()
+	write := func(name string, pattern PatternType) ACL { return allow(ResourceTopic, name, pattern, OperationWrite) }
+	for i, tc := range []struct {
+		acls []ACL
+		want bool
+	}{
+		{nil, false},
+		{[]ACL{write("t", PatternLiteral)}, true},
+		{[]ACL{write("t", PatternPrefixed)}, true},
+		{[]ACL{write("*", PatternLiteral)}, true},
+		{[]ACL{allow(ResourceTopic, "t", PatternLiteral, OperationAll)}, true},
+		{[]ACL{allow(ResourceTopic, "t", PatternLiteral, OperationRead)}, false},
+		{[]ACL{allow(ResourceGroup, "t", PatternLiteral, OperationWrite)}, false},
+		{[]ACL{from("10.0.0.1", write("t", PatternLiteral))}, false},
+		{[]ACL{from("h", write("t", PatternLiteral))}, true},
+		{[]ACL{write("t", PatternLiteral), deny(write("t", PatternLiteral))}, false},
+		{[]ACL{write("t", PatternPrefixed), deny(write("t", PatternLiteral))}, true},
+		{[]ACL{write("team.a", PatternPrefixed), deny(write("team.", PatternPrefixed))}, false},
+		{[]ACL{write("team.", PatternPrefixed), deny(write("team.a", PatternPrefixed))}, true},
+		{[]ACL{write("t", PatternLiteral), deny(write("*", PatternLiteral))}, false},
+		{[]ACL{write("*", PatternLiteral), deny(write("h", PatternPrefixed))}, true}, // Kafka asks for the name hardcode first
+	} {
+		a := NewStandardAuthorizer(directoryOf(&User{Name: "u", ACLs: tc.acls}), []string{"User:root"}, false)
+		if got := a.AuthorizeByResourceType("User:u", "h", OperationWrite, ResourceTopic); got != tc.want {
+			t.Errorf("%d: %v", i, got)
+		}
+		if !a.AuthorizeByResourceType("User:root", "h", OperationWrite, ResourceTopic) {
+			t.Error("a super user is denied")
+		}
+	}
+	forAll := NewStandardAuthorizer(directoryOf(&User{Name: Wildcard, ACLs: []ACL{write("t", PatternLiteral)}}), nil, false)
+	if !forAll.AuthorizeByResourceType("User:u", "h", OperationWrite, ResourceTopic) {
+		t.Error("an ACL for everybody does not count")
+	}
+}
