@@ -148,7 +148,11 @@ func (s *Store) openDirs() error {
 		}
 		lock, err := s.fs.Lock(filepath.Join(path, lockName))
 		if err != nil {
-			return fmt.Errorf("log directory %s is in use: %w", path, err)
+			var locked *vfs.LockedError
+			if errors.As(err, &locked) {
+				return fmt.Errorf("log directory %s is in use: %w", path, err)
+			}
+			return fmt.Errorf("log directory %s can't be used: %w", path, err)
 		}
 		d.lock = lock
 		s.dirs = append(s.dirs, d)

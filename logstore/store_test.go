@@ -407,6 +407,19 @@ func TestSecondBrokerIsRefused(t *testing.T) {
 	}
 }
 
+// A missing permission is no second broker.
+func TestDirectoryThatCannotBeUsedSaysWhy(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(t.Context(), Options{Dirs: []string{file}, BrokerID: 1})
+	if err == nil || !strings.Contains(err.Error(), file+" can't be used") || strings.Contains(err.Error(), "in use") {
+		t.Fatalf("%v", err)
+	}
+}
+
 func TestForeignFilesStay(t *testing.T) {
 	t.Parallel()
 	h := start(t)
