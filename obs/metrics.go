@@ -13,9 +13,16 @@ type Registry struct{ set *metrics.Set }
 // Counter only grows. One atomic add, no allocation.
 type Counter = metrics.Counter
 
-// Histogram takes observations (seconds, bytes); a few nanoseconds and no
-// allocation per Update in steady state.
-type Histogram = metrics.Histogram
+// Histogram takes observations in seconds; a few nanoseconds and no allocation
+// per Update in steady state. It has buckets with le, as Prometheus' own
+// histogram_quantile needs them.
+type Histogram = metrics.PrometheusHistogram
+
+// secondsBounds are upper bounds of buckets, from a request that is answered from
+// memory to one that waits for its timeout.
+var secondsBounds = []float64{
+	0.000025, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
+}
 
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry { return &Registry{set: metrics.NewSet()} }
@@ -25,7 +32,9 @@ func NewRegistry() *Registry { return &Registry{set: metrics.NewSet()} }
 func (r *Registry) Counter(name string) *Counter { return r.set.GetOrCreateCounter(name) }
 
 // Histogram returns the histogram of this name and makes it at first use.
-func (r *Registry) Histogram(name string) *Histogram { return r.set.GetOrCreateHistogram(name) }
+func (r *Registry) Histogram(name string) *Histogram {
+	return r.set.GetOrCreatePrometheusHistogramExt(name, secondsBounds)
+}
 
 // Gauge registers a function that is asked at each scrape. A second
 // registration of a name keeps the first function.

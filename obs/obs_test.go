@@ -87,7 +87,7 @@ func TestRegistryWritesPrometheusText(t *testing.T) {
 	r.Gauge("kaas_partitions", func() float64 { return 8 })
 	var out bytes.Buffer
 	r.Write(&out)
-	for _, want := range []string{`kaas_requests_total{api="Produce"} 2`, "kaas_seconds_count 1", "kaas_partitions 7", "process_resident_memory_bytes"} {
+	for _, want := range []string{`kaas_requests_total{api="Produce"} 2`, `kaas_seconds_bucket{le="0.25"} 0`, `kaas_seconds_bucket{le="+Inf"} 1`, "kaas_seconds_count 1", "kaas_partitions 7", "process_resident_memory_bytes"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
