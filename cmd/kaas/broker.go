@@ -80,8 +80,12 @@ func serve(cfg *config.Broker, logger *slog.Logger, level *slog.LevelVar, starte
 	stopping := make(chan os.Signal, 1)
 	go func() {
 		stopping <- <-signals
+		first := time.Now()
 		cancel() // a start that is still under way ends here
 		s := <-signals
+		for time.Since(first) < limits.SignalEcho {
+			s = <-signals
+		}
 		logger.Warn("second signal: exiting at once, without a last commit", slog.String("signal", s.String()))
 		os.Exit(128 + int(s.(syscall.Signal)))
 	}()
@@ -97,5 +101,10 @@ func serve(cfg *config.Broker, logger *slog.Logger, level *slog.LevelVar, starte
 	logger.Info("stopping", slog.String("signal", (<-stopping).String()))
 	stopCtx, cancelStop := context.WithTimeout(context.Background(), limits.StopTimeout)
 	defer cancelStop()
-	return s.stop(stopCtx)
+	began := time.Now()
+	if err := s.stop(stopCtx); err != nil {
+		return err
+	}
+	logger.Info("stopped", slog.Float64("stopMs", float64(time.Since(began).Microseconds())/1000))
+	return nil
 }

@@ -18,9 +18,11 @@ func run(args []string) int {
 		Use:           "kaas",
 		Short:         "A Kafka-compatible broker",
 		Long:          "kaas is a broker that speaks Apache Kafka's protocol: any Kafka client or tool connects unchanged.",
+		Version:       versionLine(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(brokerCommand(), bench.Command(), versionCommand())
 	root.SetArgs(args)

@@ -280,8 +280,12 @@ func TestHTTPServesHealthAndMetrics(t *testing.T) {
 func TestDevModeWritesNothing(t *testing.T) {
 	t.Parallel()
 	p := startProcess(t, onFreePorts("--dev")...)
-	if p.awaitReady()["dev"] != true {
+	ready := p.awaitReady()
+	if ready["dev"] != true {
 		t.Error("the ready line does not say dev")
+	}
+	if dirs, ok := ready["logDirs"].([]any); !ok || len(dirs) != 0 {
+		t.Errorf("the ready line names directories: %v", ready["logDirs"])
 	}
 	p.signal(syscall.SIGTERM)
 	if code := p.awaitExit(); code != 0 {
@@ -425,6 +429,8 @@ func TestSecondSignalExitsAtOnce(t *testing.T) {
 	waitingMember(t, p)
 	p.signal(syscall.SIGTERM)
 	await(t, "the first signal is being handled", func() bool { return strings.Contains(p.text(), `"msg":"stopping"`) })
+	handled := time.Now()
+	await(t, "a second signal is no echo", func() bool { return time.Since(handled) > limits.SignalEcho })
 	began := time.Now()
 	p.signal(syscall.SIGTERM)
 	if code := p.awaitExit(); code != 128+int(syscall.SIGTERM) {
@@ -432,5 +438,17 @@ func TestSecondSignalExitsAtOnce(t *testing.T) {
 	}
 	if took := time.Since(began); took > limits.DrainTimeout/2 {
 		t.Errorf("the second signal took %v", took)
+	}
+}
+
+// The timeout command signals its child and then the group that the child is in.
+func TestSignalThatComesTwiceIsOne(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t, onFreePorts()...)
+	p.awaitReady()
+	p.signal(syscall.SIGTERM)
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	if code := p.awaitExit(); code != 0 || !strings.Contains(p.text(), `"msg":"stopped"`) {
+		t.Errorf("exit code %d", code)
 	}
 }

@@ -359,9 +359,13 @@ func (s *server) logReady(started time.Time) {
 	for _, l := range s.config.Listeners {
 		addresses = append(addresses, l.Name+"://"+bound[l.Name].String())
 	}
+	logDirs := s.config.LogDirs
+	if s.config.Dev {
+		logDirs = []string{} // nothing of what it says is on a disk
+	}
 	attributes := []any{
 		slog.Any("listeners", addresses), slog.Int("nodeId", int(s.config.NodeID)), slog.String("clusterId", s.store.ClusterID()),
-		slog.Any("logDirs", s.config.LogDirs), slog.Int("partitions", len(s.store.All())),
+		slog.Any("logDirs", logDirs), slog.Int("partitions", len(s.store.All())),
 		slog.Float64("startMs", float64(time.Since(started).Microseconds())/1000), slog.String("version", versionText()),
 	}
 	if s.config.Dev {

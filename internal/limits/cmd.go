@@ -13,6 +13,10 @@ const (
 	// lose their connection and find their coordinator again.
 	DrainTimeout = 3 * time.Second
 
+	// SignalEcho is how long after the first signal another one counts as the
+	// same: timeout and make pass one on that the process group has had already.
+	SignalEcho = 100 * time.Millisecond
+
 	// HTTPHeaderTimeout and HTTPHeaderBytes bound what an idle or hostile peer
 	// of http.address costs.
 	HTTPHeaderTimeout = 5 * time.Second
