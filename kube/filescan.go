@@ -134,13 +134,13 @@ func (s *FileStore) lastGood(path string) []parsedDocument {
 		})
 		var object meta.Object
 		if err == nil {
-			object, err = parseManifest(string(raw))
+			object, _, err = parseManifest(string(raw))
 		}
 		if err != nil {
 			s.logger.Warn("the last good state of a resource can't be read from the journal", "resource", key.String(), "error", err)
 			continue
 		}
-		documents = append(documents, parsedDocument{key, object})
+		documents = append(documents, parsedDocument{key: key, object: object})
 	}
 	return documents
 }
@@ -289,6 +289,13 @@ func (s *FileStore) readChanged(path string, stat vfs.Entry) bool {
 	} else if old != nil && old.broken != nil {
 		s.logger.Info("a resource file is whole again", "file", path)
 	}
+	if err == nil {
+		for i, document := range next.documents {
+			if document.note != "" {
+				s.logger.Warn("a part of a resource file has no effect", "file", path, "document", i+1, "part", document.note)
+			}
+		}
+	}
 	s.files[path] = next
 	return true
 }
@@ -299,14 +306,15 @@ func parseFile(text string) ([]parsedDocument, error) {
 	segments := splitDocuments(text)
 	documents := make([]parsedDocument, len(segments))
 	for i, segment := range segments {
-		object, err := parseManifest(segment)
-		if errors.Is(err, errForeign) || object == nil && err == nil {
-			continue
-		}
+		object, note, err := parseManifest(segment)
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", i+1, err)
 		}
-		documents[i] = parsedDocument{keyOf(object), object}
+		documents[i].note = note
+		if object == nil {
+			continue
+		}
+		documents[i].key, documents[i].object = keyOf(object), object
 		for j := range i {
 			if documents[j].object != nil && documents[j].key == documents[i].key {
 				return nil, fmt.Errorf("documents %d and %d are both %s", j+1, i+1, documents[i].key)
@@ -446,7 +454,7 @@ func (s *FileStore) adopt(object meta.Object) {
 	if topic, ok := object.(*meta.KafkaTopic); ok {
 		// A file that was copied together with its status: the id stays with the
 		// resource that has it, or deleting the copy would look like deleting that.
-		if _, taken := s.ids[topic.Status.TopicID]; taken {
+		if _, taken := s.ids[topic.Status.TopicID]; taken || s.retired[topic.Status.TopicID] {
 			topic.Status, metadata.Generation = meta.KafkaTopicStatus{}, 1
 		}
 	}

@@ -42,6 +42,9 @@ type FileStore struct {
 	// ids says who holds a topic id in its status.
 	// +checklocks:writeMu
 	ids map[meta.UUID]resourceKey
+	// retired holds ids of topics that were deleted since the start.
+	// +checklocks:writeMu
+	retired map[meta.UUID]bool
 	// holding: the directory is gone, nothing is deleted or written.
 	// +checklocks:writeMu
 	holding bool
@@ -86,6 +89,7 @@ type resourceFile struct {
 type parsedDocument struct {
 	key    resourceKey
 	object meta.Object
+	note   string // what of it has no effect, most likely by mistake
 }
 
 func (f *resourceFile) index(key resourceKey) int {
@@ -121,6 +125,7 @@ func OpenFileStore(o FileStoreOptions) (*FileStore, error) {
 		files:   make(map[string]*resourceFile),
 		places:  make(map[resourceKey]*placement),
 		ids:     make(map[meta.UUID]resourceKey),
+		retired: make(map[meta.UUID]bool),
 		objects: make(map[resourceKey]meta.Object),
 	}
 	// Revisions begin where no earlier process can have been, so that a
@@ -463,6 +468,7 @@ func (s *FileStore) Delete(ctx context.Context, kind meta.Kind, name, uid string
 		return unavailable(key, err)
 	}
 	s.unpublish(key)
+	s.logger.Info("a resource was deleted by a request", "resource", key.String(), "file", path)
 	return nil
 }
 
@@ -617,10 +623,21 @@ func (s *FileStore) unpublish(key resourceKey) {
 	s.mu.Unlock()
 	if topic, ok := object.(*meta.KafkaTopic); ok && s.ids[topic.Status.TopicID] == key {
 		delete(s.ids, topic.Status.TopicID)
+		s.retire(topic.Status.TopicID)
 	}
 	if err := s.journal.drop(key); err != nil {
 		s.logger.Warn("the resource journal can't be written", "resource", key.String(), "error", err)
 	}
+}
+
+// retire keeps the id of a deleted topic from coming back with a file that was
+// saved with its status: clients would take the new topic for the old one.
+// +checklocks:s.writeMu
+func (s *FileStore) retire(id meta.UUID) {
+	if len(s.retired) >= limits.RetiredTopicIDs {
+		clear(s.retired)
+	}
+	s.retired[id] = true
 }
 
 // remember writes the journal's entry of an object.

@@ -147,3 +147,60 @@ func TestHandWrittenFileKeepsItsText(t *testing.T) {
 	}
 	_ = context.Background
 }
+
+// logTo collects the log of a store or a reconciler.
+func logTo(out *strings.Builder) *slog.Logger {
+	return slog.New(slog.NewTextHandler(out, nil))
+}
+
+// A slip of the pen is not silent.
+func TestPartsWithoutEffectAreLogged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "field.yaml"), manifestOf("field", "  partitons: 7\n"))
+	write(t, filepath.Join(dir, "kind.yaml"), strings.Replace(manifestOf("kind", "  partitions: 1\n"), "KafkaTopic", "KafkaTopics", 1))
+	write(t, filepath.Join(dir, "version.yaml"), strings.Replace(manifestOf("version", "  partitions: 1\n"), "kaas.io/v1alpha1", "kafka.strimzi.io/v1beta2", 1))
+	write(t, filepath.Join(dir, "other.yaml"), "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: other\n")
+	write(t, filepath.Join(dir, "good.yaml"), manifestOf("good", "  partitions: 1\n  replicas: 3\n  topicName: Good\n  config: {retentionMs: 1}\n"))
+	var log strings.Builder
+	s, err := OpenFileStore(FileStoreOptions{Dir: dir, Logger: logTo(&log), NoNotify: true, RescanInterval: time.Hour, Debounce: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"field.yaml", "partitons", "kind.yaml", "KafkaTopics", "version.yaml", "kafka.strimzi.io/v1beta2"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %s in\n%s", want, log.String())
+		}
+	}
+	if strings.Count(log.String(), "has no effect") != 3 {
+		t.Errorf("%s", log.String())
+	}
+}
+
+// Clients would take the new topic, whose records are others, for the old one.
+func TestDeletedTopicsIDDoesNotComeBackWithItsFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.yaml")
+	write(t, path, manifestOf("a", "  partitions: 1\n"))
+	s := openStore(t, dir)
+	startReconciler(t, s, nil)
+	before := awaitReason(t, s, "a", "Reconciled").Status.TopicID
+	saved := read(t, path)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	look(s, 0)
+	look(s, time.Minute)
+	if names(t, s) != "" {
+		t.Fatal(names(t, s))
+	}
+	write(t, path, saved)
+	look(s, time.Minute)
+	if after := awaitReason(t, s, "a", "Reconciled").Status.TopicID; after == before {
+		t.Errorf("the new topic has the id of the deleted one, %v", after)
+	}
+}

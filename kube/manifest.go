@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 	sigsyaml "sigs.k8s.io/yaml"
@@ -14,27 +15,28 @@ import (
 	"kaas/meta"
 )
 
-// errForeign marks a document that is well-formed but none of kaas' resources.
-var errForeign = errors.New("not a kaas resource")
-
-// parseManifest reads one YAML or JSON document with kubectl's rules. It returns
-// nil for an empty document. Status that can't be read counts as absent: it is
-// the reconciler's, not the user's.
-func parseManifest(text string) (meta.Object, error) {
+// parseManifest reads one YAML or JSON document with kubectl's rules. The object is
+// nil for an empty document and for one of another kind. Status that can't be read
+// counts as absent: it is the reconciler's, not the user's. The note says what has
+// no effect, most likely by mistake.
+func parseManifest(text string) (object meta.Object, note string, err error) {
 	tree, err := manifestTree(text)
 	if err != nil || tree == nil {
-		return nil, err
+		return nil, "", err
 	}
 	apiVersion, _ := tree["apiVersion"].(string)
 	kindText, _ := tree["kind"].(string)
 	if apiVersion == "" || kindText == "" {
-		return nil, errors.New("apiVersion and kind are missing")
+		return nil, "", errors.New("apiVersion and kind are missing")
 	}
 	kind := meta.Kind(kindText)
 	if apiVersion != meta.APIVersion || newObject(kind) == nil {
-		return nil, fmt.Errorf("%w: apiVersion %s, kind %s (kaas reads %s KafkaTopic, KafkaUser and KafkaBrokerConfig)", errForeign, apiVersion, kindText, meta.APIVersion)
+		return nil, noteForeign(apiVersion, kindText), nil
 	}
-	return objectFromTree(kind, tree)
+	if object, err = objectFromTree(kind, tree); err != nil {
+		return nil, "", err
+	}
+	return object, noteUnknown(tree, object), nil
 }
 
 // manifestTree is a document as JSON values; numbers stay exact (json.Number).
@@ -55,6 +57,32 @@ func manifestTree(text string) (map[string]any, error) {
 		return nil, fmt.Errorf("a resource is a mapping, not a %T", value)
 	}
 	return tree, nil
+}
+
+// noteForeign returns what to say of a document of another kind, when it looks as
+// if it was meant for kaas.
+func noteForeign(apiVersion, kind string) string {
+	group, _, _ := strings.Cut(meta.APIVersion, "/")
+	if !strings.HasPrefix(apiVersion, group+"/") && newObject(meta.Kind(kind)) == nil {
+		return ""
+	}
+	return fmt.Sprintf("apiVersion %s, kind %s (kaas reads %s KafkaTopic, KafkaUser and KafkaBrokerConfig)", apiVersion, kind, meta.APIVersion)
+}
+
+// noteUnknown names the first field of spec that kaas does not know. It is no
+// error: a newer kaas may have written the file.
+func noteUnknown(tree map[string]any, object meta.Object) string {
+	raw, err := json.Marshal(map[string]any{"spec": tree["spec"]})
+	if err != nil {
+		return ""
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(newObject(object.ResourceKind())); err != nil {
+		return fmt.Sprintf("spec of %s %s: %s", object.ResourceKind(), object.Meta().Name, strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return ""
 }
 
 func newObject(kind meta.Kind) meta.Object {

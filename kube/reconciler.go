@@ -289,6 +289,9 @@ func (r *Reconciler) write(ctx context.Context, name string, topic *meta.KafkaTo
 		delete(r.crowded, name)
 	}
 	if sameStatus(&topic.Status, &status) {
+		if r.firstPass {
+			r.report(name, topic, &meta.KafkaTopicStatus{TopicID: status.TopicID}, &status)
+		}
 		return
 	}
 	next := topic.Copy()
@@ -296,6 +299,7 @@ func (r *Reconciler) write(ctx context.Context, name string, topic *meta.KafkaTo
 	stored, err := r.options.Store.UpdateStatus(ctx, next)
 	switch {
 	case err == nil:
+		r.report(name, topic, &topic.Status, &status)
 		// The event of this very change comes later and changes nothing.
 		r.note(meta.Event{Type: meta.Modified, Object: stored})
 		if claimed := next.ClaimedName(); claimed != name {
@@ -312,6 +316,23 @@ func (r *Reconciler) write(ctx context.Context, name string, topic *meta.KafkaTo
 	case ctx.Err() == nil:
 		r.logger.Warn("the status of a topic can't be written; trying again", "resource", topic.Metadata.Name, "topic", name, "error", err)
 		r.retry[name] = true
+	}
+}
+
+// report logs what somebody who looks at the broker's log and not at status wants
+// to know: topics that begin, specs that are refused, and that they are no more.
+func (r *Reconciler) report(name string, topic *meta.KafkaTopic, before, after *meta.KafkaTopicStatus) {
+	resource := topic.Metadata.Name
+	if before.TopicID.IsZero() && !after.TopicID.IsZero() {
+		r.logger.Info("topic created", "topic", name, "topicId", after.TopicID.String(), "partitions", after.PartitionCount, "resource", resource)
+	}
+	old, now := meta.FindCondition(before.Conditions, meta.ConditionReady), meta.FindCondition(after.Conditions, meta.ConditionReady)
+	switch {
+	case now == nil || old != nil && old.Reason == now.Reason && old.Message == now.Message:
+	case now.Status == "False":
+		r.logger.Warn("a KafkaTopic is refused; what was in force before stays in force", "resource", resource, "topic", name, "reason", now.Reason, "message", now.Message)
+	case old != nil && old.Status == "False":
+		r.logger.Info("a KafkaTopic is in force again", "resource", resource, "topic", name)
 	}
 }
 

@@ -249,3 +249,31 @@ func TestLostStatusKeepsTheID(t *testing.T) {
 		t.Fatal("a new topic has an old id")
 	}
 }
+
+func TestRefusedSpecsAreLogged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.yaml"), manifestOf("a", "  partitions: 2\n  config: {bad: 1}\n"))
+	s := openStore(t, dir)
+	var log strings.Builder
+	for range 2 { // a start says it, too
+		r := startReconciler(t, s, func(o *ReconcilerOptions) { o.Logger = logTo(&log) })
+		awaitReason(t, s, "a", "InvalidConfig")
+		r.Close()
+	}
+	if strings.Count(log.String(), "unknown topic config name: bad") != 2 {
+		t.Errorf("%s", log.String())
+	}
+	if _, err := s.Patch(t.Context(), meta.KindTopic, "a", []byte(`{"spec":{"config":null}}`)); err != nil {
+		t.Fatal(err)
+	}
+	log.Reset()
+	r := startReconciler(t, s, func(o *ReconcilerOptions) { o.Logger = logTo(&log) })
+	awaitReason(t, s, "a", "Reconciled")
+	r.Close()
+	for _, want := range []string{`msg="topic created" topic=a`, "is in force again"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %s in %s", want, log.String())
+		}
+	}
+}

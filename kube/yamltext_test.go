@@ -72,7 +72,7 @@ func FuzzPatchDocument(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		object, err := parseManifest(text)
+		object, _, err := parseManifest(text)
 		if err != nil || object == nil {
 			return
 		}

@@ -11,6 +11,8 @@ const (
 	ResourceFiles = 100_000
 	// ResourceDirDepth bounds how deep below the directory files are found.
 	ResourceDirDepth = 16
+	// RetiredTopicIDs bounds how many ids of deleted topics are remembered.
+	RetiredTopicIDs = 100_000
 	// ResourceWatchHistory is how many changes a watcher may be behind.
 	ResourceWatchHistory = 8192
 	// ResourceWatchBuffer is the capacity of a watcher's channel; the history
