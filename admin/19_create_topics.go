@@ -64,9 +64,9 @@ type newTopic struct {
 	pending     *pendingTopic
 }
 
-// resource is what the topic becomes.
-func (t *newTopic) resource() *meta.KafkaTopic {
-	return newTopicResource(t.request.Topic, t.partitions, t.overrides)
+// resourceOf is what the topic becomes.
+func (a *Admin) resourceOf(t *newTopic) *meta.KafkaTopic {
+	return a.newTopicResource(t.request.Topic, t.partitions, t.overrides)
 }
 
 func (a *Admin) createTopics(r *codec.Request) {
@@ -93,7 +93,7 @@ func (a *Admin) createTopics(r *codec.Request) {
 			}
 			// The write is not bounded by the wait's deadline: a request with
 			// timeout 0 creates its topics, too.
-			created, err := a.createTopic(a.pool.ctx, topic.resource())
+			created, err := a.createTopic(a.pool.ctx, a.resourceOf(topic))
 			if err != nil {
 				topic.failure = a.asFailure(err)
 				if topic.failure.code == kerr.TopicAlreadyExists {
@@ -146,7 +146,7 @@ func (a *Admin) checkNewTopics(r *codec.Request, request *kmsg.CreateTopicsReque
 	a.boundPartitions(image, topics, sum)
 	for _, topic := range topics {
 		if topic.failure == nil {
-			topic.failure = a.vetCreation(r, request.ValidateOnly, topic.resource(), int32(topic.replication))
+			topic.failure = a.vetCreation(r, request.ValidateOnly, a.resourceOf(topic), int32(topic.replication))
 		}
 	}
 	return topics

@@ -11,7 +11,7 @@ import (
 	"kaas/meta"
 )
 
-// DeleteTopics, key 20, v0 to v6.
+// DeleteTopics, key 20, v0 to v6; v7 with unstable.api.versions.enable.
 //
 // The resource is deleted; the broker's observer then drops the topic, wakes
 // what is parked on it, closes and removes its partitions and forgets its
@@ -24,11 +24,13 @@ import (
 //	v4     flexible
 //	v5     error messages
 //	v6     by topic id (KIP-516)
+//	v7     validate_only, after the timeout (the KIP of DeleteTopicPolicy, under
+//	       discussion). delete.topic.policy itself holds for every version
 //
 // Checks: Kafka's ControllerApis.deleteTopics.
 func (a *Admin) deleteTopicsAPI() codec.API {
 	return codec.API{
-		Key: 20, Name: "DeleteTopics", MinVersion: 0, MaxVersion: 6, Class: codec.Pool,
+		Key: 20, Name: "DeleteTopics", MinVersion: 0, MaxVersion: 6, UnstableMaxVersion: 7, Class: codec.Pool,
 		Handle: a.deleteTopics, Refuse: refuseDeleteTopics,
 		Note: "the KafkaTopic resource is deleted; the reply waits until the topic is gone",
 	}
@@ -36,7 +38,7 @@ func (a *Admin) deleteTopicsAPI() codec.API {
 
 func refuseDeleteTopics(r *codec.Request, errorCode int16, throttleMs int32) {
 	request := kmsg.NewPtrDeleteTopicsRequest()
-	if err := r.Decode(request); err != nil {
+	if _, err := r.DecodeDeleteTopics(request); err != nil {
 		r.Fail(err)
 		return
 	}
@@ -67,7 +69,8 @@ func namedTopics(request *kmsg.DeleteTopicsRequest) []kmsg.DeleteTopicsResponseT
 
 func (a *Admin) deleteTopics(r *codec.Request) {
 	request := kmsg.NewPtrDeleteTopicsRequest()
-	if err := r.Decode(request); err != nil {
+	validateOnly, err := r.DecodeDeleteTopics(request)
+	if err != nil {
 		r.Fail(err)
 		return
 	}
@@ -79,9 +82,9 @@ func (a *Admin) deleteTopics(r *codec.Request) {
 	for _, deletion := range deletions {
 		problem := deletion.failure
 		if problem == nil {
-			problem = a.vetDeletion(r, false, deletion.name)
+			problem = a.vetDeletion(r, validateOnly, deletion.name)
 		}
-		if problem == nil {
+		if problem == nil && !validateOnly {
 			id, err := a.deleteTopic(deletion.name)
 			if problem = a.asFailure(err); problem == nil {
 				gone[id] = deletion.name

@@ -75,7 +75,7 @@ func (a *Admin) Close(ctx context.Context) error { return a.pool.Close(ctx) }
 func (a *Admin) APIs() []codec.API {
 	return []codec.API{
 		a.createTopicsAPI(), a.deleteTopicsAPI(), a.deleteRecordsAPI(), a.describeACLsAPI(), a.createACLsAPI(), a.deleteACLsAPI(), a.describeConfigsAPI(),
-		a.alterConfigsAPI(), a.describeLogDirsAPI(), a.createPartitionsAPI(), a.electLeadersAPI(),
+		a.alterConfigsAPI(), a.alterReplicaLogDirsAPI(), a.describeLogDirsAPI(), a.createPartitionsAPI(), a.electLeadersAPI(),
 		a.incrementalAlterConfigsAPI(), a.alterPartitionReassignmentsAPI(), a.listPartitionReassignmentsAPI(),
 		a.describeUserScramCredentialsAPI(), a.alterUserScramCredentialsAPI(),
 	}

@@ -214,7 +214,11 @@ func (s *sink) CloseConn(err error) { s.err = err; s.reply <- nil }
 func (h *harness) submit(request kmsg.Request, version int16) *sink {
 	h.t.Helper()
 	request.SetVersion(version)
-	body := request.AppendTo(nil)
+	return h.submitBody(request, version, request.AppendTo(nil))
+}
+
+func (h *harness) submitBody(request kmsg.Request, version int16, body []byte) *sink {
+	h.t.Helper()
 	frame := bufpool.Get(len(body))
 	copy(frame.B, body)
 	api := h.apis[request.Key()]

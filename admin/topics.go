@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -66,7 +67,7 @@ func hasFolded(name string) bool {
 }
 
 // newTopicResource is the resource of a topic with all its counts decided.
-func newTopicResource(name string, partitions int32, overrides map[string]string) *meta.KafkaTopic {
+func (a *Admin) newTopicResource(name string, partitions int32, overrides map[string]string) *meta.KafkaTopic {
 	topic := meta.NewKafkaTopic(name)
 	topic.Spec.Partitions = &partitions
 	if len(overrides) > 0 {
@@ -78,7 +79,21 @@ func newTopicResource(name string, partitions int32, overrides map[string]string
 	if meta.IsInternalTopicName(name) {
 		topic.Metadata.Labels = map[string]string{meta.InternalLabel: "true"}
 	}
+	if a.Config.AdminArgoCDEnabled {
+		topic.Metadata.Annotations = a.argoCDAnnotations(topic.Metadata.Name)
+	}
 	return topic
+}
+
+// argoCDAnnotations make a topic that was made at run time appear in the tree of the
+// Argo CD application without being out of sync or a target of pruning.
+func (a *Admin) argoCDAnnotations(resource string) map[string]string {
+	group, _, _ := strings.Cut(meta.APIVersion, "/")
+	return map[string]string{
+		"argocd.argoproj.io/tracking-id":     fmt.Sprintf("%s:%s/%s:%s/%s", a.Config.AdminArgoCDApplication, group, meta.KindTopic, a.Config.AdminArgoCDNamespace, resource),
+		"argocd.argoproj.io/compare-options": "IgnoreExtraneous",
+		"argocd.argoproj.io/sync-options":    "Prune=false",
+	}
 }
 
 // resourceValue is a topic's config value as it stands in a manifest.
@@ -209,7 +224,7 @@ func (c topicCreator) EnsureTopic(ctx context.Context, name string, partitions i
 	if partitions == -1 {
 		partitions = a.Config.NumPartitions
 	}
-	topic := newTopicResource(name, partitions, overrides)
+	topic := a.newTopicResource(name, partitions, overrides)
 	if !meta.IsInternalTopicName(name) { // without its own topics the broker does not work
 		if denied := a.vetCreation(nil, false, topic, a.Config.DefaultReplicationFactor); denied != nil {
 			return fmt.Errorf("topic %s: %w: %w", name, denied, meta.ErrInvalid)

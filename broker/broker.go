@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -172,13 +171,7 @@ func (b *Broker) APIs() []codec.API {
 // them, those marked unstable only with unstable.api.versions.enable. Once, before
 // the network starts.
 func (b *Broker) SetRegistry(r *codec.Registry) {
-	if !b.Config.UnstableAPIVersionsEnable {
-		stable := slices.DeleteFunc(slices.Clone(r.All()), func(api codec.API) bool { return api.Unstable })
-		var err error
-		if r, err = codec.NewRegistry(stable...); err != nil {
-			panic(fmt.Sprintf("BUG: a part of a registry is no registry: %v", err))
-		}
-	}
+	r = r.Select(b.Config.UnstableAPIVersionsEnable)
 	if !b.registry.CompareAndSwap(nil, &servedAPIs{r, r.Advertise(features)}) {
 		panic("BUG: the registry is set twice")
 	}

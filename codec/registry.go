@@ -57,8 +57,13 @@ type API struct {
 	// response can say so: the broker is at a bound and the client shall try again.
 	// It owns the request. Nil: the connection is closed instead.
 	Refuse func(request *Request, errorCode int16, throttleMs int32)
-	// Unstable versions are advertised only with unstable.api.versions.enable.
+	// Unstable: the whole key is advertised only with unstable.api.versions.enable.
 	Unstable bool
+	// UnstableMaxVersion above MaxVersion: the versions between are advertised only
+	// with unstable.api.versions.enable. kmsg may not know them; then the handler
+	// decodes them itself (DecodeDeleteTopics), and their reply has the shape of the
+	// highest version that kmsg knows.
+	UnstableMaxVersion int16
 	// Note is one sentence for the support table.
 	Note string
 }
@@ -117,6 +122,7 @@ func checkAPI(api *API) error {
 	if api.Key >= 0 && api.Key <= kmsg.MaxKey {
 		message = kmsg.RequestForKey(api.Key)
 	}
+	raised := api.UnstableMaxVersion != 0 && api.MaxVersion == api.UnstableMaxVersion // by Select
 	switch {
 	case message == nil:
 		return fmt.Errorf("registry: %s: no message of API key %d is known", api.Name, api.Key)
@@ -124,9 +130,11 @@ func checkAPI(api *API) error {
 		return fmt.Errorf("registry: API key %d has no name", api.Key)
 	case api.MinVersion < 0 || api.MaxVersion < api.MinHandled():
 		return fmt.Errorf("registry: %s: versions %d (served from %d) to %d", api.Name, api.MinVersion, api.MinServed, api.MaxVersion)
-	case api.MaxVersion > message.MaxVersion():
+	case api.UnstableMaxVersion != 0 && api.UnstableMaxVersion < api.MaxVersion:
+		return fmt.Errorf("registry: %s: the unstable versions end at %d, below %d", api.Name, api.UnstableMaxVersion, api.MaxVersion)
+	case api.MaxVersion > message.MaxVersion() && !raised:
 		return fmt.Errorf("registry: %s: version %d is above %d, the highest that can be encoded", api.Name, api.MaxVersion, message.MaxVersion())
-	case api.MaxVersion > KafkaVersions[api.Key].Max && !api.Unstable:
+	case api.MaxVersion > KafkaVersions[api.Key].Max && !api.Unstable && !raised:
 		return fmt.Errorf("registry: %s: version %d is above %d, the highest of Apache Kafka", api.Name, api.MaxVersion, KafkaVersions[api.Key].Max)
 	case api.Handle == nil:
 		return fmt.Errorf("registry: %s has no handler", api.Name)
@@ -134,6 +142,26 @@ func checkAPI(api *API) error {
 		return fmt.Errorf("registry: %s: %v", api.Name, api.Class)
 	}
 	return nil
+}
+
+// Select returns the registry as it is served: with all unstable keys and versions,
+// or without any.
+func (r *Registry) Select(unstable bool) *Registry {
+	var apis []API
+	for _, api := range r.all {
+		switch {
+		case unstable && api.UnstableMaxVersion > api.MaxVersion:
+			api.MaxVersion = api.UnstableMaxVersion
+		case !unstable && api.Unstable:
+			continue
+		}
+		apis = append(apis, api)
+	}
+	selected, err := NewRegistry(apis...)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: a part of a registry is no registry: %v", err))
+	}
+	return selected
 }
 
 // Lookup returns nil for a key that is not served.

@@ -86,8 +86,11 @@ type Broker struct {
 	AllowEveryoneIfNoACLFound             bool     `key:"allow.everyone.if.no.acl.found"`
 
 	// admin
-	AdminWorkers   int32 `key:"admin.workers"`
-	AdminQueueSize int32 `key:"admin.queue.size"`
+	AdminWorkers           int32  `key:"admin.workers"`
+	AdminQueueSize         int32  `key:"admin.queue.size"`
+	AdminArgoCDEnabled     bool   `key:"admin.argocd.enabled"`
+	AdminArgoCDApplication string `key:"admin.argocd.application"`
+	AdminArgoCDNamespace   string `key:"admin.argocd.namespace"`
 	// CEL expressions; "" is none.
 	CreateTopicPolicy string `key:"create.topic.policy"`
 	AlterConfigPolicy string `key:"alter.config.policy"`
