@@ -88,8 +88,8 @@ type produceOperation struct {
 	acks      int16
 	timeoutMs int32
 	topics    int // with at least one partition
-	// transactionalID is a view into the frame, nil unless there are transactional batches.
-	transactionalID []byte
+	// transactionalID is "" unless there are transactional batches.
+	transactionalID string
 	// verify: the first batches of transactions need the coordinator's word.
 	verify     bool
 	partitions []producePartition
@@ -167,7 +167,7 @@ func (b *Broker) handleProduce(request *codec.Request) {
 		}
 		o.prepare(&o.partitions[i], it.Partition.Records)
 	}
-	if o.transactionalID != nil && b.data.transactions.Queue(request.Session.ID, o) {
+	if o.transactionalID != "" && b.data.transactions.Queue(request.Session.ID, o) {
 		return // goes on when the requests of its connection before it have appended theirs
 	}
 	o.append()
@@ -234,10 +234,10 @@ func (o *produceOperation) refusal(view *codec.ProduceView) *kerr.Error {
 	}
 	if hasTransactionalRecords(view) {
 		session := o.request.Session
-		o.transactionalID = view.TransactionalID
+		o.transactionalID = transactionalID(o.request, view.TransactionalID)
 		o.verify = o.version >= produceAddsPartitions || o.broker.Config.TransactionPartitionVerificationEnable
 		if view.TransactionalID == nil || !o.broker.Authorizer.Authorize(session.Principal, session.RemoteHost,
-			auth.OperationWrite, auth.ResourceTransactionalID, string(view.TransactionalID)) {
+			auth.OperationWrite, auth.ResourceTransactionalID, o.transactionalID) {
 			return kerr.TransactionalIDAuthorizationFailed
 		}
 	}
@@ -503,7 +503,7 @@ func (o *produceOperation) recycle() {
 	if cap(o.partitions) > limits.ProducePartitionsKept {
 		o.partitions = nil
 	}
-	o.broker, o.transactionalID, o.verify, o.timed = nil, nil, false, false
+	o.broker, o.transactionalID, o.verify, o.timed = nil, "", false, false
 	o.replied.Store(false)
 	producePool.Put(o)
 }

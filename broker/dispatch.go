@@ -29,6 +29,8 @@ type connection struct {
 	fetches parkedFetches
 	// sasl is nil on a listener without authentication.
 	sasl *sasl.Session
+	// transactionalID of its last transactional produce.
+	transactionalID string
 }
 
 // connectionOf is the connection that a request came by.

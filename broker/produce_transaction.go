@@ -4,6 +4,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"kaas/broker/coordinators"
+	"kaas/codec"
 	"kaas/codec/batch"
 )
 
@@ -13,6 +14,19 @@ import (
 // after it: else a later batch could find the transaction open before an earlier one
 // was appended, and be out of order. Requests of idempotent and plain producers
 // overtake them.
+
+// transactionalID is the id as a string. A connection nearly always brings the same
+// one, which is made once.
+func transactionalID(r *codec.Request, id []byte) string {
+	c, ok := r.Session.Context.(*connection)
+	if !ok {
+		return string(id)
+	}
+	if c.transactionalID != string(id) {
+		c.transactionalID = string(id)
+	}
+	return c.transactionalID
+}
 
 // askCoordinator asks about the partitions that have kept their batch. The answer
 // goes on with the request on whatever goroutine brings it.
@@ -40,7 +54,7 @@ func (o *produceOperation) askCoordinator() {
 		partitions = append(partitions, coordinators.TopicPartition{Topic: p.state.topicName, Partition: p.index})
 	}
 	add := o.version >= produceAddsPartitions
-	o.broker.coordinators.Enlist(string(o.transactionalID), first.ProducerID(), first.ProducerEpoch(), partitions, add, func(codes []int16) {
+	o.broker.coordinators.Enlist(o.transactionalID, first.ProducerID(), first.ProducerEpoch(), partitions, add, func(codes []int16) {
 		o.verified(asked, codes)
 	})
 }
@@ -49,8 +63,11 @@ func (o *produceOperation) askCoordinator() {
 // behind this one.
 func (o *produceOperation) verified(asked []*producePartition, codes []int16) {
 	for i, p := range asked {
-		if code := producerCode(o.version, codes[i]); code != 0 {
+		if code := coordinators.ProduceCode(codes[i], o.version >= produceKnowsAbortable, o.version >= produceAddsPartitions); code != 0 {
 			p.batch, p.code = nil, code
+			if code == kerr.InvalidTxnState.Code {
+				p.message = "Partition was not added to the transaction" // as Kafka says it
+			}
 		} else if !o.appendOne(p) {
 			// The transaction that made a guard needless has ended in between.
 			p.batch = nil
@@ -75,25 +92,4 @@ func (o *produceOperation) appendQueued() {
 		}
 		o.appended()
 	}
-}
-
-// producerCode is what the producer is told of the coordinator's answer (Kafka:
-// AddPartitionsToTxnManager, ReplicaManager.handleProduceAppend).
-func producerCode(version, code int16) int16 {
-	switch code {
-	case kerr.ProducerFenced.Code:
-		return kerr.InvalidProducerEpoch.Code
-	case kerr.TransactionAbortable.Code:
-		if version < produceKnowsAbortable {
-			return kerr.InvalidTxnState.Code
-		}
-	case kerr.ConcurrentTransactions.Code:
-		if version < produceAddsPartitions {
-			return kerr.NotEnoughReplicas.Code
-		}
-	case kerr.NotCoordinator.Code, kerr.CoordinatorLoadInProgress.Code, kerr.CoordinatorNotAvailable.Code:
-		// Retriable for every producer, and without a refresh of metadata.
-		return kerr.NotEnoughReplicas.Code
-	}
-	return code
 }

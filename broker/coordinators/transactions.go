@@ -179,3 +179,25 @@ func fencedFor(known bool, code int16) int16 {
 	}
 	return code
 }
+
+// ProduceCode is what a producer is told of an answer of Enlist (Kafka:
+// AddPartitionsToTxnManager, ReplicaManager.handleProduceAppend), by whether it knows
+// TRANSACTION_ABORTABLE and whether it adds partitions by writing to them.
+func ProduceCode(code int16, abortable, adds bool) int16 {
+	switch code {
+	case kerr.ProducerFenced.Code:
+		return kerr.InvalidProducerEpoch.Code
+	case kerr.TransactionAbortable.Code:
+		if !abortable {
+			return kerr.InvalidTxnState.Code
+		}
+	case kerr.ConcurrentTransactions.Code:
+		if !adds {
+			return kerr.NotEnoughReplicas.Code
+		}
+	case kerr.NotCoordinator.Code, kerr.CoordinatorLoadInProgress.Code, kerr.CoordinatorNotAvailable.Code:
+		// Retriable for every producer, and without a refresh of metadata.
+		return kerr.NotEnoughReplicas.Code
+	}
+	return code
+}
