@@ -48,7 +48,9 @@ var layers = []layer{
 	{dir: "coord", may: []string{"codec/batch", "meta"}, why: "the single-owner shard runtime; its log is a port"},
 	{dir: "coord/coordtest", may: []string{"coord", "codec/batch"}, why: "a log in memory for the tests of coord and of its machines"},
 	{dir: "txn", may: []string{"coord"}, modules: []string{"github.com/twmb/franz-go/pkg/kbin", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "state machines without I/O"},
-	{dir: "group", may: []string{"coord", "meta"}, modules: []string{"github.com/twmb/franz-go/pkg/kbin", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "state machines without I/O"},
+	{dir: "group/assignor", why: "which member gets which partition: functions, no state"},
+	{dir: "group/consumerlog", modules: []string{"github.com/twmb/franz-go/pkg/kbin"}, why: "the bytes of consumer groups' records"},
+	{dir: "group", may: []string{"coord", "meta", "group/assignor", "group/consumerlog"}, modules: []string{"github.com/twmb/franz-go/pkg/kbin", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "state machines without I/O"},
 
 	{dir: "broker/coordinators", may: []string{"group", "txn", "coord", "auth", "meta", "meta/config", "logstore", "logstore/producer", "codec", "codec/batch"},
 		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "requests of groups and transactions, brought to their machines"},

@@ -35,6 +35,9 @@ type group struct {
 	recorded bool
 	// loadedValue is that record while the shard is loading.
 	loadedValue []byte
+	// consumer is set for a group of the consumer protocol: then everything below is
+	// as in an empty group. Made and dropped by Replay.
+	consumer *consumerGroup
 
 	state         state
 	previousState state
@@ -320,6 +323,9 @@ func (g *group) updateSubscribedTopics() {
 // subscribesTo says whether an offset of the topic is in use. What cannot be read
 // counts as in use.
 func (g *group) subscribesTo(topic string) bool {
+	if g.consumer != nil {
+		return g.consumer.subscribesTo(topic)
+	}
 	if len(g.members) == 0 || g.protocolType != consumerProtocolType {
 		return false
 	}

@@ -4,6 +4,7 @@ import (
 	"unicode/utf8"
 
 	"kaas/coord"
+	"kaas/group/assignor"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -70,6 +71,18 @@ func (m *Machine) checkCommit(g *group, req *kmsg.OffsetCommitRequest) int16 {
 		default:
 			return codeIllegalGeneration
 		}
+	}
+	if g.consumer != nil {
+		return g.consumer.consumerCommit(req.MemberID, req.Generation, req.Version >= commitNamesUnknownGroup, func(had func(assignor.TopicID, int32) bool) bool {
+			for i := range req.Topics {
+				for j := range req.Topics[i].Partitions {
+					if !had(req.Topics[i].TopicID, req.Topics[i].Partitions[j].Partition) {
+						return false
+					}
+				}
+			}
+			return true
+		})
 	}
 	if req.Generation < 0 && g.state == stateEmpty {
 		return 0

@@ -2,6 +2,9 @@ package group
 
 import (
 	"log/slog"
+
+	"kaas/group/assignor"
+	"kaas/meta"
 )
 
 // Config is the part of the broker's configuration that groups obey. It is
@@ -14,6 +17,19 @@ type Config struct {
 	OffsetMetadataMaxChars   int32 // offset.metadata.max.bytes; Kafka counts UTF-16 units, and so does this
 	OffsetsRetentionMs       int64 // offsets.retention.minutes
 	RetentionCheckIntervalMs int64 // offsets.retention.check.interval.ms
+
+	ConsumerSessionTimeoutMs     int32 // group.consumer.session.timeout.ms
+	ConsumerHeartbeatIntervalMs  int32 // group.consumer.heartbeat.interval.ms
+	ConsumerMaxSize              int32 // group.consumer.max.size
+	ConsumerAssignmentIntervalMs int64 // group.consumer.assignment.interval.ms
+	RegexRefreshIntervalMs       int64 // group.consumer.regex.refresh.interval.ms
+	// ConsumerAssignors are names of package assignor; the first is the default (group.consumer.assignors).
+	ConsumerAssignors       []string
+	ConsumerMigrationPolicy string // group.consumer.migration.policy
+	// Image returns the newest topics and never blocks; nil: there are none. Consumer
+	// groups are planned by it. Given from outside, as an immutable value.
+	Image func() *meta.Image
+
 	// NewMemberSuffix makes the random part of a member id (a UUID). Given from
 	// outside, because a state machine has no source of chance.
 	NewMemberSuffix func() string
@@ -26,6 +42,8 @@ func DefaultConfig() Config {
 		MinSessionTimeoutMs: 6_000, MaxSessionTimeoutMs: 1_800_000, InitialRebalanceDelayMs: 3_000,
 		MaxSize: 1<<31 - 1, OffsetMetadataMaxChars: 4_096,
 		OffsetsRetentionMs: 10_080 * 60_000, RetentionCheckIntervalMs: 600_000,
+		ConsumerSessionTimeoutMs: 45_000, ConsumerHeartbeatIntervalMs: 5_000, ConsumerMaxSize: 1<<31 - 1, ConsumerAssignmentIntervalMs: 1_000,
+		RegexRefreshIntervalMs: 600_000, ConsumerAssignors: []string{assignor.NameUniform, assignor.NameRange}, ConsumerMigrationPolicy: migrateBoth,
 	}
 }
 

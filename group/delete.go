@@ -14,7 +14,7 @@ func (m *Machine) DeleteGroup(t *coord.Turn, id string, done func(code int16)) {
 	case g == nil:
 		done(codeGroupIDNotFound)
 		return
-	case g.state != stateEmpty:
+	case g.occupied():
 		done(codeNonEmptyGroup)
 		return
 	}
@@ -30,9 +30,17 @@ func (m *Machine) DeleteGroup(t *coord.Turn, id string, done func(code int16)) {
 	if g.recorded {
 		tombstones = append(tombstones, groupTombstone(id))
 	}
+	if g.consumer != nil {
+		tombstones = append(tombstones, g.consumerTombstones()...)
+	}
 	m.emitTombstones(t, g, tombstones)
 	m.dropIfVoid(t, g)
 	t.Reply(func(err error) { done(ErrorCode(err)) })
+}
+
+// occupied: somebody is in the group, or on the way.
+func (g *group) occupied() bool {
+	return g.state != stateEmpty || g.consumer != nil && len(g.consumer.members) > 0
 }
 
 // emitTombstones writes tombstones in batches of bounded size.
@@ -58,7 +66,7 @@ func (m *Machine) OffsetDelete(t *coord.Turn, req *kmsg.OffsetDeleteRequest, don
 	switch {
 	case g == nil:
 		r.ErrorCode = codeGroupIDNotFound
-	case g.state != stateEmpty && g.protocolType != consumerProtocolType:
+	case g.occupied() && g.consumer == nil && g.protocolType != consumerProtocolType:
 		r.ErrorCode = codeNonEmptyGroup
 	}
 	if r.ErrorCode != 0 {

@@ -22,10 +22,13 @@ func (m *Machine) DescribeGroup(t *coord.Turn, id string, version int16, done fu
 	r.Group = id
 	g := m.groups[id]
 	switch {
-	case g == nil:
+	case g == nil, g.consumer != nil:
 		r.State = stateDead.String()
 		if version >= describeNamesUnknownGroup {
 			r.ErrorCode, r.ErrorMessage = codeGroupIDNotFound, kmsg.StringPtr("Group "+id+" not found.")
+			if g != nil {
+				r.ErrorMessage = kmsg.StringPtr("Group " + id + " is not a classic group.")
+			}
 		}
 	default:
 		r.State, r.ProtocolType = g.state.String(), g.protocolType
@@ -61,13 +64,14 @@ func (g *group) describeMember(mem *member) kmsg.DescribeGroupsResponseGroupMemb
 // filters compare without case, as Kafka does.
 func (m *Machine) ListGroups(t *coord.Turn, states, types []string, done func([]kmsg.ListGroupsResponseGroup, error)) {
 	var list []kmsg.ListGroupsResponseGroup
-	if passes(types, typeClassic) {
-		for _, id := range m.sortedIDs() {
-			if g := m.groups[id]; passes(states, g.state.String()) {
-				list = append(list, kmsg.ListGroupsResponseGroup{
-					Group: id, ProtocolType: g.protocolType, GroupState: g.state.String(), GroupType: typeClassic,
-				})
-			}
+	for _, id := range m.sortedIDs() {
+		g := m.groups[id]
+		one := kmsg.ListGroupsResponseGroup{Group: id, ProtocolType: g.protocolType, GroupState: g.state.String(), GroupType: typeClassic}
+		if g.consumer != nil {
+			one.ProtocolType, one.GroupState, one.GroupType = consumerProtocolType, g.consumer.state(), typeConsumer
+		}
+		if passes(types, one.GroupType) && passes(states, one.GroupState) {
+			list = append(list, one)
 		}
 	}
 	t.Reply(func(err error) { done(list, err) })

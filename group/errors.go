@@ -22,6 +22,14 @@ var (
 	codeFencedInstanceID       = kerr.FencedInstanceID.Code
 	codeGroupSubscribed        = kerr.GroupSubscribedToTopic.Code
 	codeUnstableOffset         = kerr.UnstableOffsetCommit.Code
+
+	codeUnsupportedVersion       = kerr.UnsupportedVersion.Code
+	codeInvalidRequest           = kerr.InvalidRequest.Code
+	codeFencedMemberEpoch        = kerr.FencedMemberEpoch.Code
+	codeUnreleasedInstanceID     = kerr.UnreleasedInstanceID.Code
+	codeUnsupportedAssignor      = kerr.UnsupportedAssignor.Code
+	codeStaleMemberEpoch         = kerr.StaleMemberEpoch.Code
+	codeInvalidRegularExpression = kerr.InvalidRegularExpression.Code
 )
 
 // JoinError is an answer without a generation.

@@ -14,6 +14,11 @@ func (m *Machine) OffsetFetch(t *coord.Turn, req *kmsg.OffsetFetchRequestGroup, 
 	r := kmsg.NewOffsetFetchResponseGroup()
 	r.Group = req.Group
 	g := m.groups[req.Group]
+	if code := g.checkFetch(req.MemberID, req.MemberEpoch); code != 0 {
+		r.ErrorCode = code
+		done(&r)
+		return
+	}
 	if g == nil {
 		g = newGroup(req.Group) // void, and forgotten at the end of this call
 	}
@@ -41,6 +46,28 @@ func (m *Machine) OffsetFetch(t *coord.Turn, req *kmsg.OffsetFetchRequestGroup, 
 		failed.Group, failed.ErrorCode = req.Group, code
 		return &failed
 	})
+}
+
+// checkFetch: a member of a consumer group fetches in its epoch; who names no member
+// always may, and members of classic groups do not say who they are (v9,
+// ConsumerGroup.validateOffsetFetch).
+func (g *group) checkFetch(memberID *string, epoch int32) int16 {
+	if g == nil || g.consumer == nil || memberID == nil && epoch < 0 {
+		return 0
+	}
+	if memberID == nil {
+		return codeUnknownMemberID
+	}
+	mem := g.consumer.members[*memberID]
+	switch {
+	case mem == nil:
+		return codeUnknownMemberID
+	case epoch == mem.epoch:
+		return 0
+	case mem.isClassic():
+		return codeIllegalGeneration
+	}
+	return codeStaleMemberEpoch
 }
 
 // fetchOne is one offset. One that was committed to a topic of the same name but

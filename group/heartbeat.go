@@ -16,6 +16,9 @@ func (m *Machine) Heartbeat(t *coord.Turn, req *kmsg.HeartbeatRequest) (code int
 	if g == nil {
 		return codeUnknownMemberID
 	}
+	if g.consumer != nil {
+		return m.heartbeatConsumer(t, g, req)
+	}
 	if code := g.validate(req.MemberID, req.InstanceID); code != 0 {
 		return code
 	}

@@ -30,6 +30,18 @@ func (m *Machine) JoinGroup(t *coord.Turn, client Client, req *kmsg.JoinGroupReq
 		return
 	}
 	g := m.groups[req.Group]
+	if g != nil && g.consumer != nil {
+		if len(g.consumer.members) > 0 {
+			m.joinConsumer(t, g, client, req, done)
+			return
+		}
+		if req.MemberID != unknownMemberID {
+			done(JoinError(codeUnknownMemberID, req.MemberID))
+			return
+		}
+		// Nobody is left of the consumer group; its offsets stay.
+		m.emitTombstones(t, g, g.consumerTombstones())
+	}
 	if g == nil {
 		if req.MemberID != unknownMemberID {
 			done(JoinError(codeUnknownMemberID, req.MemberID))

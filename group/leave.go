@@ -16,6 +16,12 @@ func (m *Machine) LeaveGroup(t *coord.Turn, groupID string, members []kmsg.Leave
 		return
 	}
 	g := m.groups[groupID]
+	if g != nil && g.consumer != nil {
+		m.leaveConsumer(t, g, members, r)
+		m.dropIfVoid(t, g)
+		reply(t, done, r, leaveFailed)
+		return
+	}
 	left := false
 	reason := defaultReasonOfOldClient
 	for i := range members {
@@ -37,11 +43,13 @@ func (m *Machine) LeaveGroup(t *coord.Turn, groupID string, members []kmsg.Leave
 	if g != nil {
 		m.dropIfVoid(t, g)
 	}
-	reply(t, done, r, func(code int16) *kmsg.LeaveGroupResponse {
-		failed := kmsg.NewPtrLeaveGroupResponse()
-		failed.ErrorCode = code
-		return failed
-	})
+	reply(t, done, r, leaveFailed)
+}
+
+func leaveFailed(code int16) *kmsg.LeaveGroupResponse {
+	failed := kmsg.NewPtrLeaveGroupResponse()
+	failed.ErrorCode = code
+	return failed
 }
 
 // leave takes one member out, or one id that was handed out and not used; *left

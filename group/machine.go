@@ -51,7 +51,11 @@ func (m *Machine) Loaded(t *coord.Turn) {
 	}
 	for _, id := range m.sortedIDs() {
 		g := m.groups[id]
-		if g.loadedValue != nil {
+		switch {
+		case g.consumer != nil:
+			g.loadedValue = nil // its tombstone stands before the consumer group's records
+			m.restoreConsumer(t, g)
+		case g.loadedValue != nil:
 			m.restore(t, g)
 		}
 		m.dropIfVoid(t, g)
@@ -104,7 +108,7 @@ func (m *Machine) groupOrNew(id string) *group {
 
 // dropIfVoid forgets a group of which nothing is left.
 func (m *Machine) dropIfVoid(t *coord.Turn, g *group) {
-	if len(g.members) > 0 || len(g.pending) > 0 || g.recorded || !g.offsets.void() {
+	if len(g.members) > 0 || len(g.pending) > 0 || g.recorded || g.consumer != nil || !g.offsets.void() {
 		return
 	}
 	t.Cancel(&g.rebalance)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"kaas/coord"
+	"kaas/group/consumerlog"
 
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -24,6 +25,9 @@ func (m *Machine) Replay(r *coord.Record) error {
 	case keyGroupMetadata:
 		return m.replayGroup(r)
 	default:
+		if consumerlog.Kind(version).Known() {
+			return m.replayConsumer(r)
+		}
 		m.unknownRecords++
 		return nil
 	}

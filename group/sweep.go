@@ -75,11 +75,14 @@ func (m *Machine) expire(t *coord.Turn, g *group) int {
 			}
 		}
 	}
-	if left == 0 && len(g.offsets.pending) == 0 && g.recorded && g.state == stateEmpty && len(g.pending) == 0 {
+	if left == 0 && len(g.offsets.pending) == 0 && g.recorded && g.consumer == nil && g.state == stateEmpty && len(g.pending) == 0 {
 		tombstones = append(tombstones, groupTombstone(g.id))
 	}
 	if len(tombstones) > 0 {
 		m.logger.Info("offsets expired", "group", g.id, "tombstones", len(tombstones))
+	}
+	if left == 0 && len(g.offsets.pending) == 0 && g.consumer != nil && !g.occupied() {
+		tombstones = append(tombstones, g.consumerTombstones()...)
 	}
 	m.emitTombstones(t, g, tombstones)
 	return len(tombstones)
@@ -90,6 +93,11 @@ func (m *Machine) expired(t *coord.Turn, g *group, topic string, partition int32
 	switch {
 	case g.offsets.hasPending(topic, partition):
 		return false
+	case g.consumer != nil:
+		// A consumer group says no time at which it became empty: each from its commit.
+		if g.consumer.subscribesTo(topic) {
+			return false
+		}
 	case g.protocolType == "":
 		// Offsets of consumers that assign by hand: each from its commit.
 	case g.state == stateEmpty:

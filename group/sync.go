@@ -20,6 +20,10 @@ func (m *Machine) SyncGroup(t *coord.Turn, req *kmsg.SyncGroupRequest, done func
 		return
 	}
 	g := m.groups[req.Group]
+	if g.consumer != nil {
+		m.syncConsumer(t, g, req, done)
+		return
+	}
 	mem := g.members[req.MemberID]
 	switch g.state {
 	case statePreparingRebalance:
@@ -52,6 +56,9 @@ func (m *Machine) checkSync(req *kmsg.SyncGroupRequest) int16 {
 	g := m.groups[req.Group]
 	if g == nil {
 		return codeUnknownMemberID
+	}
+	if g.consumer != nil {
+		return 0 // syncConsumer looks
 	}
 	if code := g.validate(req.MemberID, req.InstanceID); code != 0 {
 		return code

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"kaas/coord"
+	"kaas/group/assignor"
 	"kaas/internal/limits"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -152,8 +153,19 @@ func (m *Machine) checkTxnCommit(g *group, req *kmsg.TxnOffsetCommitRequest) int
 	switch {
 	case g == nil && req.Generation >= 0:
 		return codeIllegalGeneration
-	case g == nil, req.Generation < 0 && g.state == stateEmpty, req.Generation < 0 && req.MemberID == unknownMemberID && req.InstanceID == nil:
+	case g == nil, req.Generation < 0 && g.state == stateEmpty && g.consumer == nil, req.Generation < 0 && req.MemberID == unknownMemberID && req.InstanceID == nil:
 		return 0
+	case g.consumer != nil:
+		return g.consumer.consumerCommit(req.MemberID, req.Generation, true, func(had func(assignor.TopicID, int32) bool) bool {
+			for i := range req.Topics {
+				for j := range req.Topics[i].Partitions {
+					if !had(req.Topics[i].TopicID, req.Topics[i].Partitions[j].Partition) {
+						return false
+					}
+				}
+			}
+			return true
+		})
 	}
 	if code := g.validate(req.MemberID, req.InstanceID); code != 0 {
 		return code

@@ -32,3 +32,10 @@ const (
 	// GroupLoadReadBytes of the log are read at once while a shard loads.
 	GroupLoadReadBytes = 1 << 20
 )
+
+// Consumer groups (KIP-848).
+const (
+	// GroupRegexRefreshMs: the regular expressions of a group are matched against changed topics at most this often
+	// (GroupMetadataManager's batched refresh).
+	GroupRegexRefreshMs = 10_000
+)

@@ -1,0 +1,12 @@
+// Package assignor plans which member of a consumer group owns which partition:
+// the server-side assignors of KIP-848, uniform and range. It matches what Kafka's
+// UniformAssignor and RangeAssignor promise, not their every choice: plans are
+// balanced, keep what a member has where balance allows, and are the same for
+// the same input.
+//
+// What it is not: it knows no group, no epoch and no protocol; it keeps no state.
+//
+// # Goroutines and locks
+//
+// None: pure functions over their arguments, which they do not keep or change.
+package assignor

@@ -1,0 +1,433 @@
+package group
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"kaas/coord"
+	"kaas/group/assignor"
+	"kaas/group/consumerlog"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// consumerOwnMemberID: from v1 on members make their ids themselves (KIP-1082).
+const consumerOwnMemberID = 1
+
+// ConsumerHeartbeat handles a heartbeat of the consumer protocol: join, leave and
+// everything between. allowed filters the topics that a regular expression may
+// match; it is called before ConsumerHeartbeat returns.
+func (m *Machine) ConsumerHeartbeat(t *coord.Turn, client Client, req *kmsg.ConsumerGroupHeartbeatRequest, allowed TopicFilter, done func(*kmsg.ConsumerGroupHeartbeatResponse)) {
+	err := m.checkConsumerHeartbeat(req)
+	var response *kmsg.ConsumerGroupHeartbeatResponse
+	switch {
+	case err != nil:
+	case req.MemberEpoch < epochJoin:
+		response, err = m.consumerLeave(t, req)
+	default:
+		response, err = m.consumerBeat(t, client, req, allowed)
+	}
+	if g := m.groups[req.Group]; g != nil {
+		m.dropIfVoid(t, g)
+	}
+	if err != nil {
+		done(ConsumerHeartbeatError(err.code, err.message))
+		return
+	}
+	reply(t, done, response, func(code int16) *kmsg.ConsumerGroupHeartbeatResponse { return ConsumerHeartbeatError(code, "") })
+}
+
+// checkConsumerHeartbeat looks at the request alone.
+func (m *Machine) checkConsumerHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest) *refusal {
+	blank := func(s *string) bool { return s != nil && strings.TrimSpace(*s) == "" }
+	joins := req.MemberEpoch == epochJoin
+	switch {
+	case (req.Version >= consumerOwnMemberID || !joins) && blank(&req.MemberID):
+		return refuse(codeInvalidRequest, "a member id is missing")
+	case blank(&req.Group):
+		return refuse(codeInvalidRequest, "a group id is missing")
+	case blank(req.InstanceID):
+		return refuse(codeInvalidRequest, "the instance id is empty")
+	case blank(req.RackID):
+		return refuse(codeInvalidRequest, "the rack id is empty")
+	case joins && req.RebalanceTimeoutMillis == -1:
+		return refuse(codeInvalidRequest, "a member that joins must name its rebalance timeout")
+	case joins && (req.Topics == nil || len(req.Topics) > 0):
+		return refuse(codeInvalidRequest, "a member that joins owns no partitions and must say so")
+	case joins && req.SubscribedTopicNames == nil && req.SubscribedTopicRegex == nil:
+		return refuse(codeInvalidRequest, "a member that joins must subscribe by names or by a regular expression")
+	case req.MemberEpoch == epochStaticLeave && req.InstanceID == nil:
+		return refuse(codeInvalidRequest, "only a member with an instance id can leave for a while")
+	case req.MemberEpoch < epochStaticLeave:
+		return refuse(codeInvalidRequest, "the member epoch is below -2")
+	case req.ServerAssignor != nil && !slices.Contains(m.config.ConsumerAssignors, *req.ServerAssignor):
+		return refuse(codeUnsupportedAssignor, "the broker has no assignor "+*req.ServerAssignor+"; it has "+strings.Join(m.config.ConsumerAssignors, ", "))
+	}
+	if req.SubscribedTopicRegex != nil && *req.SubscribedTopicRegex != "" {
+		if _, err := compileRegex(*req.SubscribedTopicRegex); err != nil {
+			return refuse(codeInvalidRegularExpression, "the regular expression is not one of RE2: "+err.Error())
+		}
+	}
+	return nil
+}
+
+// consumerBeat is a heartbeat of a member that joins or is in.
+func (m *Machine) consumerBeat(t *coord.Turn, client Client, req *kmsg.ConsumerGroupHeartbeatRequest, allowed TopicFilter) (*kmsg.ConsumerGroupHeartbeatResponse, *refusal) {
+	owned := ownedTopics(req.Topics)
+	g, err := m.groupForConsumer(t, req.Group, req.MemberID, req.MemberEpoch == epochJoin)
+	if err != nil {
+		return nil, err
+	}
+	memberID := req.MemberID
+	if memberID == "" {
+		memberID = m.config.NewMemberSuffix()
+	}
+	mem, err := m.beatingMember(t, g, memberID, req, owned)
+	if err != nil {
+		return nil, err
+	}
+	said := mem.saidNext(client, req)
+	assignedBefore := consumerOwned(mem)
+	changed, err := m.recordSaid(t, g, mem, memberID, said)
+	if err != nil {
+		return nil, err
+	}
+	mem = g.consumer.members[memberID]
+	m.touchConsumer(t, mem)
+	if err := m.advance(t, g, mem, changed, owned, allowed); err != nil {
+		return nil, err
+	}
+	r := kmsg.NewPtrConsumerGroupHeartbeatResponse()
+	r.MemberID, r.MemberEpoch, r.HeartbeatIntervalMillis = &mem.id, mem.epoch, m.config.ConsumerHeartbeatIntervalMs
+	whole := req.RebalanceTimeoutMillis != -1 && (req.SubscribedTopicNames != nil || req.SubscribedTopicRegex != nil) && req.Topics != nil
+	if req.MemberEpoch == epochJoin || whole || !samePartitions(assignedBefore, mem.assigned) {
+		r.Assignment = heartbeatAssignment(mem.assigned)
+	}
+	return r, nil
+}
+
+// consumerOwned of a member that may not be there yet.
+func consumerOwned(mem *consumerMember) ownedPartitions {
+	if mem == nil {
+		return nil
+	}
+	return mem.assigned
+}
+
+func heartbeatAssignment(o ownedPartitions) *kmsg.ConsumerGroupHeartbeatResponseAssignment {
+	a := &kmsg.ConsumerGroupHeartbeatResponseAssignment{Topics: []kmsg.ConsumerGroupHeartbeatResponseAssignmentTopic{}}
+	plain := o.plain()
+	for _, topic := range plain.Sorted() {
+		a.Topics = append(a.Topics, kmsg.ConsumerGroupHeartbeatResponseAssignmentTopic{TopicID: topic, Partitions: plain[topic]})
+	}
+	return a
+}
+
+// groupForConsumer finds the group for a member that speaks the consumer protocol.
+// Who joins makes one, or turns a classic group into one.
+func (m *Machine) groupForConsumer(t *coord.Turn, id, memberID string, joins bool) (*group, *refusal) {
+	g := m.groups[id]
+	size := 0
+	switch {
+	case g == nil && !joins:
+		return nil, refuse(codeGroupIDNotFound, "group "+id+" does not exist")
+	case g != nil && g.consumer == nil && !joins:
+		return nil, refuse(codeGroupIDNotFound, "group "+id+" is no consumer group")
+	case g != nil && g.consumer != nil:
+		size = len(g.consumer.members)
+		if g.consumer.members[memberID] != nil {
+			size = 0 // it is in already
+		}
+	case g != nil:
+		size = len(g.members)
+	}
+	if int64(size) >= int64(m.config.ConsumerMaxSize) {
+		return nil, refuse(codeGroupMaxSizeReached, "the group has as many members as group.consumer.max.size allows")
+	}
+	switch {
+	case g == nil:
+		return m.groupOrNew(id), nil
+	case g.consumer != nil:
+		return g, nil
+	case g.state == stateEmpty && len(g.pending) == 0:
+		return g, m.leaveClassic(t, g)
+	default:
+		return g, m.upgrade(t, g)
+	}
+}
+
+// beatingMember finds who beats and checks its epoch; nil: it is new.
+func (m *Machine) beatingMember(t *coord.Turn, g *group, memberID string, req *kmsg.ConsumerGroupHeartbeatRequest, owned []ownedTopic) (*consumerMember, *refusal) {
+	joins := req.MemberEpoch == epochJoin
+	c := g.consumer
+	if c == nil {
+		return nil, nil
+	}
+	mem := c.members[memberID]
+	if req.InstanceID != nil {
+		holder := c.members[c.static[*req.InstanceID]]
+		switch {
+		case holder == nil && !joins:
+			return nil, refuse(codeUnknownMemberID, "instance "+*req.InstanceID+" is not in the group")
+		case holder == nil, holder.id == memberID && !joins:
+			mem = holder
+		case !joins:
+			return nil, refuse(codeFencedInstanceID, "instance "+*req.InstanceID+" belongs to member "+holder.id)
+		case holder.epoch != epochStaticLeave && !holder.isClassic():
+			return nil, refuse(codeUnreleasedInstanceID, "instance "+*req.InstanceID+" is still in use by member "+holder.id)
+		default:
+			if err := m.replaceConsumer(t, g, holder, memberID); err != nil {
+				return nil, err
+			}
+			return g.consumer.members[memberID], nil
+		}
+	}
+	if mem == nil {
+		if !joins {
+			return nil, refuse(codeUnknownMemberID, "member "+memberID+" is not in the group")
+		}
+		return nil, nil
+	}
+	return mem, checkMemberEpoch(mem, req.MemberEpoch, owned)
+}
+
+// checkMemberEpoch: a member is in its epoch, or in the one before when the answer
+// that told it of the new one got lost and it has nothing that it should not have.
+func checkMemberEpoch(mem *consumerMember, epoch int32, owned []ownedTopic) *refusal {
+	if epoch == mem.epoch {
+		return nil
+	}
+	if epoch < mem.epoch && epoch == mem.previousEpoch && owned != nil {
+		within := true
+		for i := range owned {
+			for _, p := range owned[i].partitions {
+				if _, ok := mem.assigned[owned[i].id][p]; !ok {
+					within = false
+				}
+			}
+		}
+		if within {
+			return nil
+		}
+	}
+	return refuse(codeFencedMemberEpoch, "the member epoch is not the one that the coordinator knows; the member must give up its partitions and join again")
+}
+
+// replaceConsumer gives an instance id, with what its owner had, to a new member id.
+// It starts at epoch 0, so the plan's epoch is new to it.
+func (m *Machine) replaceConsumer(t *coord.Turn, g *group, old *consumerMember, id string) *refusal {
+	m.logger.Info("static consumer replaced", "group", g.id, "instance", old.instanceID(), "old", old.id, "new", id)
+	said, at, target := old.said, old.current(), g.consumer.targets[old.id]
+	at.epoch, at.previousEpoch = 0, 0
+	m.cancelConsumer(t, old)
+	var records []coord.Record
+	if old.id != id {
+		records = memberTombstones(g.id, old.id)
+	}
+	return m.emitConsumer(t, g, append(records,
+		consumerMemberRecord(g.id, id, &said), consumerTargetRecord(g.id, id, target), consumerCurrentRecord(g.id, id, &at))...)
+}
+
+// saidNext is what the coordinator knows of the member after this heartbeat: what is
+// null in it has not changed. mem is nil for a new one.
+func (mem *consumerMember) saidNext(client Client, req *kmsg.ConsumerGroupHeartbeatRequest) *consumerlog.Member {
+	said := consumerlog.Member{RebalanceTimeoutMs: -1}
+	if mem != nil {
+		said = mem.said
+	}
+	said.ClientID, said.ClientHost, said.Classic = client.ID, client.Host, nil
+	if req.InstanceID != nil {
+		said.InstanceID = clone(req.InstanceID)
+	}
+	if req.RackID != nil {
+		said.RackID = clone(req.RackID)
+	}
+	if req.RebalanceTimeoutMillis != -1 {
+		said.RebalanceTimeoutMs = req.RebalanceTimeoutMillis
+	}
+	if req.ServerAssignor != nil {
+		said.Assignor = clone(req.ServerAssignor)
+	}
+	if req.SubscribedTopicNames != nil {
+		said.Topics = sortedSet(req.SubscribedTopicNames)
+	}
+	if req.SubscribedTopicRegex != nil {
+		said.Regex = clone(req.SubscribedTopicRegex)
+	}
+	return &said
+}
+
+func clone(s *string) *string {
+	c := strings.Clone(*s)
+	return &c
+}
+
+func sortedSet(list []string) []string {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// recordSaid records what is new about the member, or the member; changed says
+// whether it subscribes to something else now.
+func (m *Machine) recordSaid(t *coord.Turn, g *group, mem *consumerMember, id string, said *consumerlog.Member) (changed bool, err *refusal) {
+	if mem != nil && sameSaid(&mem.said, said) {
+		return false, nil
+	}
+	changed = mem == nil || !slices.Equal(mem.said.Topics, said.Topics) || !sameText(mem.said.Regex, said.Regex)
+	if mem == nil {
+		m.logger.Info("member joins a consumer group", "group", g.id, "member", id, "classic", said.Classic != nil)
+	}
+	return changed, m.emitConsumer(t, g, consumerMemberRecord(g.id, id, said))
+}
+
+func sameSaid(a, b *consumerlog.Member) bool {
+	return a.ClientID == b.ClientID && a.ClientHost == b.ClientHost && a.RebalanceTimeoutMs == b.RebalanceTimeoutMs &&
+		sameText(a.InstanceID, b.InstanceID) && sameText(a.RackID, b.RackID) && sameText(a.Assignor, b.Assignor) && sameText(a.Regex, b.Regex) &&
+		slices.Equal(a.Topics, b.Topics) && sameClassic(a.Classic, b.Classic)
+}
+
+func sameText(a, b *string) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
+
+func sameClassic(a, b *consumerlog.Classic) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.SessionTimeoutMs == b.SessionTimeoutMs && slices.EqualFunc(a.Protocols, b.Protocols, func(x, y consumerlog.Protocol) bool {
+		return x.Name == y.Name && bytes.Equal(x.Metadata, y.Metadata)
+	})
+}
+
+// touchConsumer gives a member another session.
+func (m *Machine) touchConsumer(t *coord.Turn, mem *consumerMember) {
+	timeoutMs := m.config.ConsumerSessionTimeoutMs
+	if mem.isClassic() {
+		timeoutMs = mem.said.Classic.SessionTimeoutMs
+	}
+	mem.deadlineMs = t.NowMs + int64(timeoutMs)
+	if !mem.session.Active() || mem.armedMs > mem.deadlineMs {
+		mem.armedMs = mem.deadlineMs
+		t.Schedule(&mem.session, mem.armedMs)
+	}
+}
+
+func (m *Machine) consumerSessionTimer(t *coord.Turn, g *group, mem *consumerMember) {
+	if t.NowMs < mem.deadlineMs && g.consumer != nil && g.consumer.members[mem.id] == mem {
+		mem.armedMs = mem.deadlineMs
+		t.Schedule(&mem.session, mem.armedMs)
+		return
+	}
+	m.fenceLate(t, g, mem, "its session ended")
+}
+
+func (m *Machine) cancelConsumer(t *coord.Turn, mem *consumerMember) {
+	t.Cancel(&mem.session)
+	t.Cancel(&mem.revocation)
+	t.Cancel(&mem.sync)
+}
+
+// fenceLate takes a member out that has missed a deadline.
+func (m *Machine) fenceLate(t *coord.Turn, g *group, mem *consumerMember, reason string) {
+	if g.consumer == nil || g.consumer.members[mem.id] != mem {
+		return // it has left since
+	}
+	m.logger.Info("consumer is taken out of its group", "group", g.id, "member", mem.id, "reason", reason)
+	if err := m.fence(t, g, mem); err != nil {
+		// It did not fit into a batch, which nobody can help here; it is tried again.
+		mem.armedMs = t.NowMs + int64(m.config.ConsumerSessionTimeoutMs)
+		mem.deadlineMs = mem.armedMs
+		t.Schedule(&mem.session, mem.armedMs)
+	}
+	m.dropIfVoid(t, g)
+}
+
+// fence takes members out, which gives the group a new epoch, or, when those who are
+// left all speak the classic protocol, makes it a classic group.
+func (m *Machine) fence(t *coord.Turn, g *group, out ...*consumerMember) *refusal {
+	c := g.consumer
+	if len(out) == 1 && m.mayDowngrade(g, out[0]) {
+		return m.downgrade(t, g, out[0].id)
+	}
+	var records []coord.Record
+	for _, mem := range out {
+		records = append(records, memberTombstones(g.id, mem.id)...)
+	}
+	records = append(records, consumerEpochRecord(g.id, c.epoch+1, c.metadataHash))
+	if err := m.emitConsumer(t, g, records...); err != nil {
+		return err
+	}
+	for _, mem := range out {
+		m.cancelConsumer(t, mem)
+	}
+	c.seen.image = nil // the hash is of other subscriptions now
+	m.refreshRegexes(t, g, m.image(), nil)
+	return nil
+}
+
+// consumerLeave handles the epochs -1 and -2.
+func (m *Machine) consumerLeave(t *coord.Turn, req *kmsg.ConsumerGroupHeartbeatRequest) (*kmsg.ConsumerGroupHeartbeatResponse, *refusal) {
+	g := m.groups[req.Group]
+	if g == nil || g.consumer == nil {
+		return nil, refuse(codeGroupIDNotFound, "group "+req.Group+" is no consumer group")
+	}
+	c := g.consumer
+	mem := c.members[req.MemberID]
+	if req.InstanceID != nil {
+		holder := c.members[c.static[*req.InstanceID]]
+		if holder != nil && holder.id != req.MemberID {
+			return nil, refuse(codeFencedInstanceID, "instance "+*req.InstanceID+" belongs to member "+holder.id)
+		}
+		mem = holder
+	}
+	if mem == nil {
+		return nil, refuse(codeUnknownMemberID, "member "+req.MemberID+" is not in the group")
+	}
+	m.logger.Info("consumer leaves", "group", g.id, "member", mem.id, "instance", mem.instanceID(), "epoch", req.MemberEpoch)
+	var err *refusal
+	if req.MemberEpoch == epochStaticLeave {
+		// It keeps its partitions until its session ends, for the one who takes its place.
+		away := mem.current()
+		away.epoch, away.revoking = epochStaticLeave, nil
+		err = m.emitConsumer(t, g, consumerCurrentRecord(g.id, mem.id, &away))
+		t.Cancel(&mem.revocation)
+	} else {
+		err = m.fence(t, g, mem)
+	}
+	r := kmsg.NewPtrConsumerGroupHeartbeatResponse()
+	r.MemberID, r.MemberEpoch = &req.MemberID, req.MemberEpoch
+	return r, err
+}
+
+// consumerCommit says whether a member of a consumer group may commit
+// (ConsumerGroup.validateOffsetCommit). A member that was given a new epoch and does
+// not know it yet may commit what it has had since the epoch that it names (KIP-1251).
+func (c *consumerGroup) consumerCommit(memberID string, epoch int32, mayBeOld bool, owns func(func(topic assignor.TopicID, partition int32) bool) bool) int16 {
+	if epoch < 0 && len(c.members) == 0 {
+		return 0
+	}
+	mem := c.members[memberID]
+	switch {
+	case mem == nil:
+		return codeUnknownMemberID
+	case !mem.isClassic() && !mayBeOld:
+		return codeUnsupportedVersion
+	case epoch == mem.epoch:
+		return 0
+	case mem.isClassic():
+		return codeIllegalGeneration
+	case epoch > mem.epoch:
+		return codeStaleMemberEpoch
+	}
+	had := func(topic assignor.TopicID, partition int32) bool {
+		since, ok := mem.assigned[topic][partition]
+		if !ok {
+			since, ok = mem.revoking[topic][partition]
+		}
+		return ok && epoch >= since
+	}
+	if owns(had) {
+		return 0
+	}
+	return codeStaleMemberEpoch
+}

@@ -1,0 +1,280 @@
+package group
+
+import (
+	"cmp"
+	"slices"
+
+	"kaas/coord"
+	"kaas/group/assignor"
+	"kaas/meta"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// advance brings the group up to date and the member as far towards the plan as it
+// can go: a new epoch when subscriptions or topics have changed, a plan for it, and
+// the member's next step.
+func (m *Machine) advance(t *coord.Turn, g *group, mem *consumerMember, subscriptionChanged bool, owned []ownedTopic, allowed TopicFilter) *refusal {
+	image := m.image()
+	if err := m.raiseEpoch(t, g, image, subscriptionChanged, allowed); err != nil {
+		return err
+	}
+	if c := g.consumer; c.epoch > c.assignmentEpoch && m.mayPlan(t, c) {
+		if err := m.makePlan(t, g, image); err != nil {
+			return err
+		}
+	}
+	return m.reconcile(t, g, mem, image, owned)
+}
+
+// raiseEpoch gives the group a new epoch when its subscriptions have changed, or
+// when the topics behind them have since the last look.
+func (m *Machine) raiseEpoch(t *coord.Turn, g *group, image *meta.Image, changed bool, allowed TopicFilter) *refusal {
+	c := g.consumer
+	if m.refreshRegexes(t, g, image, allowed) {
+		changed = true
+	}
+	if !changed && c.seen.image == image {
+		return nil
+	}
+	hash := c.subscriptionHash(image)
+	c.seen.image = image
+	if !changed && hash == c.metadataHash {
+		return nil
+	}
+	m.logger.Info("consumer group's epoch rises", "group", g.id, "epoch", c.epoch+1, "members", len(c.members), "subscriptionChanged", changed)
+	return m.emitConsumer(t, g, consumerEpochRecord(g.id, c.epoch+1, hash))
+}
+
+// emitConsumer writes records of a consumer group.
+func (m *Machine) emitConsumer(t *coord.Turn, g *group, records ...coord.Record) *refusal {
+	if err := t.Emit(records...); err != nil {
+		m.logger.Error("a consumer group cannot be recorded; raise max.message.bytes of the offsets topic or use fewer members and topics", "group", g.id, "records", len(records), "error", err)
+		return refuse(codeUnknownServerError, "the group's state does not fit into a batch of the offsets topic")
+	}
+	return nil
+}
+
+// mayPlan keeps group.consumer.assignment.interval.ms between two plans, so that
+// 1,000 members that come together cost a few plans, not 1,000 (KIP-1263). A
+// clock that was set back does not hold a group up.
+func (m *Machine) mayPlan(t *coord.Turn, c *consumerGroup) bool {
+	sinceMs := t.WallMs - c.assignmentMs
+	return c.assignmentMs == 0 || sinceMs < 0 || sinceMs >= m.config.ConsumerAssignmentIntervalMs
+}
+
+// makePlan assigns the partitions of all subscribed topics to the members, for the
+// group's epoch. Only members whose plan is new are recorded.
+func (m *Machine) makePlan(t *coord.Turn, g *group, image *meta.Image) *refusal {
+	c := g.consumer
+	ordered := c.ordered()
+	members := make([]assignor.Member, 0, len(ordered))
+	for _, mem := range ordered {
+		members = append(members, assignor.Member{ID: mem.id, InstanceID: mem.instanceID(), Topics: c.topicsOf(mem, image), Current: c.targets[mem.id]})
+	}
+	name := m.assignorName(c)
+	plan := assignor.ByName(name)(members, partitionCount(image))
+	var records []coord.Record
+	for i := range members {
+		if !assignor.Equal(plan[i], c.targets[members[i].ID]) {
+			records = append(records, consumerTargetRecord(g.id, members[i].ID, plan[i]))
+		}
+	}
+	m.logger.Info("consumer group has a new plan", "group", g.id, "epoch", c.epoch, "members", len(members), "changed", len(records), "assignor", name)
+	return m.emitConsumer(t, g, append(records, consumerPlanRecord(g.id, c.epoch, t.WallMs))...)
+}
+
+// assignorName is what most members ask for; among equals the first by name. Where
+// nobody asks, the broker's first.
+func (m *Machine) assignorName(c *consumerGroup) string {
+	votes := map[string]int{}
+	for _, mem := range c.members {
+		if name := mem.said.Assignor; name != nil && slices.Contains(m.config.ConsumerAssignors, *name) {
+			votes[*name]++
+		}
+	}
+	best := m.config.ConsumerAssignors[0]
+	for name, n := range votes {
+		if n > votes[best] || n == votes[best] && name < best {
+			best = name
+		}
+	}
+	return best
+}
+
+// ownedTopic is what a member says that it has; a nil list says nothing.
+type ownedTopic struct {
+	id         assignor.TopicID
+	partitions []int32
+}
+
+// current is where a member stands: the content of its current assignment record.
+type current struct {
+	epoch, previousEpoch int32
+	state                memberState
+	assigned, revoking   ownedPartitions
+}
+
+func (mem *consumerMember) current() current {
+	return current{mem.epoch, mem.previousEpoch, mem.state, mem.assigned, mem.revoking}
+}
+
+// at is the member in a new epoch; the one before is remembered, because the answer
+// that tells of the new one may get lost.
+func (now current) at(epoch int32) current {
+	if epoch != now.epoch {
+		now.previousEpoch, now.epoch = now.epoch, epoch
+	}
+	return now
+}
+
+// reconcile takes the member's next step towards the plan and records it.
+func (m *Machine) reconcile(t *coord.Turn, g *group, mem *consumerMember, image *meta.Image, owned []ownedTopic) *refusal {
+	c := g.consumer
+	before := mem.current()
+	next := c.nextStep(mem, image, owned)
+	if next.epoch == before.epoch && next.previousEpoch == before.previousEpoch && next.state == before.state &&
+		sameOwned(next.assigned, before.assigned) && sameOwned(next.revoking, before.revoking) {
+		return nil
+	}
+	if err := m.emitConsumer(t, g, consumerCurrentRecord(g.id, mem.id, &next)); err != nil {
+		return err
+	}
+	if mem.isClassic() {
+		return nil // its timer runs from when it is asked to rejoin
+	}
+	if next.state == memberUnrevoked {
+		t.Schedule(&mem.revocation, t.NowMs+int64(max(mem.said.RebalanceTimeoutMs, 0)))
+	} else {
+		t.Cancel(&mem.revocation)
+	}
+	return nil
+}
+
+// nextStep is where the member stands next. A member gives up what the plan takes
+// from it before it enters the plan's epoch, and gets what the plan gives it when
+// nobody else has it any more: so no partition has two owners.
+func (c *consumerGroup) nextStep(mem *consumerMember, image *meta.Image, owned []ownedTopic) current {
+	now := mem.current()
+	subscribed := c.topicsOf(mem, image)
+	switch {
+	case mem.state == memberUnrevoked && stillOwns(owned, mem.revoking):
+		return now.leaveTopics(subscribed, owned)
+	case mem.state == memberStable && mem.epoch == c.assignmentEpoch:
+		return now.leaveTopics(subscribed, owned)
+	}
+	return c.towardsTarget(mem, subscribed, owned)
+}
+
+// stillOwns says whether the member has any of these partitions; one that does not
+// say what it has is taken to have them.
+func stillOwns(owned []ownedTopic, partitions ownedPartitions) bool {
+	if owned == nil {
+		return true
+	}
+	for i := range owned {
+		for _, p := range owned[i].partitions {
+			if _, ok := partitions[owned[i].id][p]; ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// leaveTopics takes back at once what the member no longer subscribes to, while the
+// plan for its new subscription is not there yet.
+func (now current) leaveTopics(subscribed []assignor.TopicID, owned []ownedTopic) current {
+	wants := func(topic assignor.TopicID) bool {
+		_, ok := slices.BinarySearchFunc(subscribed, topic, assignor.CompareTopics)
+		return ok
+	}
+	assigned, revoking := ownedPartitions{}, ownedPartitions{}
+	for topic, partitions := range now.revoking {
+		revoking[topic] = partitions
+	}
+	left := false
+	for topic, partitions := range now.assigned {
+		if wants(topic) {
+			assigned[topic] = partitions
+			continue
+		}
+		left = true
+		merged := map[int32]int32{}
+		for _, set := range []map[int32]int32{revoking[topic], partitions} {
+			for p, epoch := range set {
+				merged[p] = epoch
+			}
+		}
+		revoking[topic] = merged
+	}
+	if !left {
+		return now
+	}
+	next := now
+	next.assigned = assigned
+	if stillOwns(owned, revoking) {
+		next.state, next.revoking = memberUnrevoked, revoking
+	}
+	return next
+}
+
+// towardsTarget compares what the member has with its target.
+func (c *consumerGroup) towardsTarget(mem *consumerMember, subscribed []assignor.TopicID, owned []ownedTopic) current {
+	now := mem.current()
+	target := c.targets[mem.id]
+	kept, revoking := ownedPartitions{}, ownedPartitions{}
+	for topic, partitions := range mem.assigned {
+		for p, epoch := range partitions {
+			if _, ok := slices.BinarySearch(target[topic], p); ok && slices.Contains(subscribed, topic) {
+				kept.put(topic, p, epoch)
+			} else {
+				revoking.put(topic, p, epoch)
+			}
+		}
+	}
+	if len(revoking) > 0 && stillOwns(owned, revoking) {
+		now.state, now.assigned, now.revoking = memberUnrevoked, kept, revoking
+		return now
+	}
+	next := now.at(c.assignmentEpoch)
+	next.state, next.assigned, next.revoking = memberStable, kept, nil
+	for topic, partitions := range target {
+		if !slices.Contains(subscribed, topic) {
+			continue
+		}
+		for _, p := range partitions {
+			if _, has := kept[topic][p]; has {
+				continue
+			}
+			if c.ownedByAnother(topic, p, mem.id) {
+				next.state = memberUnreleased
+			} else {
+				kept.put(topic, p, c.assignmentEpoch)
+			}
+		}
+	}
+	return next
+}
+
+func (o ownedPartitions) put(topic assignor.TopicID, partition, epoch int32) {
+	if o[topic] == nil {
+		o[topic] = map[int32]int32{}
+	}
+	o[topic][partition] = epoch
+}
+
+// ownedTopics reads what a heartbeat says; nil stays nil.
+func ownedTopics(topics []kmsg.ConsumerGroupHeartbeatRequestTopic) []ownedTopic {
+	if topics == nil {
+		return nil
+	}
+	owned := make([]ownedTopic, 0, len(topics))
+	for i := range topics {
+		owned = append(owned, ownedTopic{topics[i].TopicID, topics[i].Partitions})
+	}
+	slices.SortFunc(owned, func(a, b ownedTopic) int {
+		return cmp.Or(assignor.CompareTopics(a.id, b.id), slices.Compare(a.partitions, b.partitions))
+	})
+	return owned
+}

@@ -1,0 +1,172 @@
+package group
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"maps"
+	"regexp"
+	"slices"
+
+	"kaas/coord"
+	"kaas/group/assignor"
+	"kaas/group/consumerlog"
+	"kaas/internal/limits"
+	"kaas/meta"
+)
+
+// seenTopics is what a group's hash was last compared with; volatile.
+type seenTopics struct {
+	image *meta.Image // nil: nothing yet
+	// refreshMs is when the regular expressions were last resolved; 0: never.
+	refreshMs int64
+}
+
+// TopicFilter says whether who asks may know of a topic; nil lets everything through.
+type TopicFilter func(topic string) bool
+
+// noTopics is what a machine sees that was given no image.
+var noTopics = meta.NewImage("", 0, 0, nil, nil)
+
+// image is the newest one: an immutable value. Nothing that is durable depends on
+// it but through records.
+func (m *Machine) image() *meta.Image {
+	if m.config.Image == nil {
+		return noTopics
+	}
+	if image := m.config.Image(); image != nil {
+		return image
+	}
+	return noTopics
+}
+
+// compileRegex reads an expression of RE2's syntax. Topics must match as a whole.
+func compileRegex(expression string) (*regexp.Regexp, error) {
+	if _, err := regexp.Compile(expression); err != nil { // by itself: "a)(b" must not be helped by what is put around it
+		return nil, err
+	}
+	return regexp.Compile(`\A(?:` + expression + `)\z`)
+}
+
+// resolve lists the topics that match, sorted.
+func resolve(expression string, image *meta.Image, allowed TopicFilter) []string {
+	compiled, err := compileRegex(expression)
+	if err != nil {
+		return nil // an expression of a newer syntax, from another broker's log
+	}
+	var topics []string
+	for _, topic := range image.Topics() {
+		if compiled.MatchString(topic.Name) && (allowed == nil || allowed(topic.Name)) {
+			topics = append(topics, topic.Name)
+		}
+	}
+	slices.Sort(topics)
+	return topics
+}
+
+// refreshRegexes records what the group's regular expressions match now: new ones
+// at once, the others after a change of the topics, at most once in
+// limits.GroupRegexRefreshMs, and every group.consumer.regex.refresh.interval.ms,
+// because rights may have changed. True: something is different.
+func (m *Machine) refreshRegexes(t *coord.Turn, g *group, image *meta.Image, allowed TopicFilter) (changed bool) {
+	c := g.consumer
+	used := map[string]bool{}
+	for _, mem := range c.members {
+		if regex := mem.regex(); regex != "" {
+			used[regex] = true
+		}
+	}
+	if len(used) == 0 && len(c.regexes) == 0 {
+		return false
+	}
+	sinceMs := t.NowMs - c.seen.refreshMs
+	all := c.seen.refreshMs == 0 || sinceMs >= m.config.RegexRefreshIntervalMs || c.seen.image != image && sinceMs >= limits.GroupRegexRefreshMs
+	var records []coord.Record
+	for regex := range used {
+		if known := c.regexes[regex]; known == nil || all {
+			topics := resolve(regex, image, allowed)
+			if known == nil || !slices.Equal(known.topics, topics) {
+				records = append(records, consumerRegexRecord(g.id, regex, topics, t.WallMs, t.WallMs))
+			}
+		}
+	}
+	for regex := range c.regexes {
+		if !used[regex] {
+			records = append(records, consumerTombstone(consumerlog.KindRegex, g.id, regex))
+		}
+	}
+	if all {
+		c.seen.refreshMs = t.NowMs
+	}
+	if len(records) == 0 {
+		return false
+	}
+	slices.SortFunc(records, func(a, b coord.Record) int { return slices.Compare(a.Key, b.Key) })
+	if err := t.Emit(records...); err != nil {
+		m.logger.Error("the topics of a regular expression cannot be recorded; raise max.message.bytes of the offsets topic", "group", g.id, "error", err)
+		return false
+	}
+	return true
+}
+
+// topicsOf are the ids of what a member subscribes to and what exists, sorted.
+func (c *consumerGroup) topicsOf(mem *consumerMember, image *meta.Image) []assignor.TopicID {
+	ids := make([]assignor.TopicID, 0, len(mem.said.Topics))
+	add := func(names []string) {
+		for _, name := range names {
+			if topic := image.Topic(name); topic != nil {
+				ids = append(ids, assignor.TopicID(topic.ID))
+			}
+		}
+	}
+	add(mem.said.Topics)
+	if r := c.regexes[mem.regex()]; r != nil {
+		add(r.topics)
+	}
+	slices.SortFunc(ids, assignor.CompareTopics)
+	return slices.Compact(ids)
+}
+
+// subscriptionHash stands for the topics that the group subscribes to: their names,
+// ids and partition counts. Kafka hashes the same facts in another way; a log that
+// it has written costs one new plan.
+func (c *consumerGroup) subscriptionHash(image *meta.Image) int64 {
+	names := map[string]struct{}{}
+	for _, mem := range c.members {
+		for _, name := range mem.said.Topics {
+			names[name] = struct{}{}
+		}
+	}
+	for _, r := range c.regexes {
+		for _, name := range r.topics {
+			names[name] = struct{}{}
+		}
+	}
+	hash := fnv.New64a()
+	found := false
+	var count [4]byte
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		topic := image.Topic(name)
+		if topic == nil {
+			continue
+		}
+		found = true
+		binary.BigEndian.PutUint32(count[:], uint32(len(topic.Partitions)))
+		_, _ = hash.Write([]byte(name)) // a hash never fails
+		_, _ = hash.Write(topic.ID[:])
+		_, _ = hash.Write(count[:])
+	}
+	if !found {
+		return 0
+	}
+	return int64(hash.Sum64())
+}
+
+// partitionCount of a topic; 0 when it does not exist.
+func partitionCount(image *meta.Image) func(assignor.TopicID) int32 {
+	return func(id assignor.TopicID) int32 {
+		if topic := image.TopicByID(meta.UUID(id)); topic != nil {
+			return int32(len(topic.Partitions))
+		}
+		return 0
+	}
+}
