@@ -34,10 +34,8 @@ const apiVersionsKey = 18
 // features of this broker. Kafka 4.4 has besides, all with lowest level 0:
 // kraft.version (1), share.version (2), streams.version (1) and
 // eligible.leader.replicas.version (1), which name what kaas has not.
-// group.version stays at level 0 until the consumer protocol of KIP-848 is served:
-// clients switch to it by this.
 var features = []codec.Feature{
-	{Name: "group.version", MinLevel: 0, MaxLevel: 0, FinalizedLevel: 0},
+	{Name: "group.version", MinLevel: 0, MaxLevel: 1, FinalizedLevel: 1},
 	{Name: "metadata.version", MinLevel: 7, MaxLevel: 33, FinalizedLevel: 33}, // 3.3-IV3 to 4.4-IV2
 	{Name: "transaction.version", MinLevel: 0, MaxLevel: 2, FinalizedLevel: 2},
 }

@@ -37,14 +37,14 @@ func TestApiVersionsGolden(t *testing.T) {
 		groupVersion    = "0e" + "67726f75702e76657273696f6e"
 		txnVersion      = "14" + "7472616e73616374696f6e2e76657273696f6e"
 		epoch           = "01" + "08" + "0000000000000001"
-		finalized       = "02" + "30" + "03" + metadataVersion + "00210021" + "00" + txnVersion + "00020002" + "00"
+		finalized       = "02" + "43" + "04" + groupVersion + "00010001" + "00" + metadataVersion + "00210021" + "00" + txnVersion + "00020002" + "00"
 	)
 	for version, want := range []string{
 		v0,
 		v0 + "00000000",
 		v0 + "00000000",
 		v3 + "03" + "00" + "17" + "02" + metadataVersion + "00070021" + "00" + epoch + finalized,
-		v3 + "03" + "00" + "43" + "04" + groupVersion + "00000000" + "00" + metadataVersion + "00070021" + "00" + txnVersion + "00000002" + "00" + epoch + finalized,
+		v3 + "03" + "00" + "43" + "04" + groupVersion + "00000001" + "00" + metadataVersion + "00070021" + "00" + txnVersion + "00000002" + "00" + epoch + finalized,
 	} {
 		request := kmsg.NewPtrApiVersionsRequest()
 		request.Version, request.ClientSoftwareName, request.ClientSoftwareVersion = int16(version), "name", "1.0"

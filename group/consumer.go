@@ -141,15 +141,14 @@ func (mem *consumerMember) regex() string {
 	return *mem.said.Regex
 }
 
-// classicMembers counts members of the classic protocol, but not except.
-func (c *consumerGroup) classicMembers(except string) int {
-	n := 0
-	for id, mem := range c.members {
-		if id != except && mem.isClassic() {
-			n++
+// allClassic: every member speaks the classic protocol.
+func (c *consumerGroup) allClassic() bool {
+	for _, mem := range c.members {
+		if !mem.isClassic() {
+			return false
 		}
 	}
-	return n
+	return true
 }
 
 // subscribesTo says whether a member wants the topic, by name or by expression.
@@ -208,6 +207,19 @@ func samePartitions(a, b ownedPartitions) bool {
 
 func sameOwned(a, b ownedPartitions) bool {
 	return maps.EqualFunc(a, b, func(x, y map[int32]int32) bool { return maps.Equal(x, y) })
+}
+
+// holds is what the member has, with what it is to give up.
+func (mem *consumerMember) holds() ownedPartitions {
+	all := ownedPartitions{}
+	for _, set := range []ownedPartitions{mem.assigned, mem.revoking} {
+		for topic, partitions := range set {
+			for p, epoch := range partitions {
+				all.put(topic, p, epoch)
+			}
+		}
+	}
+	return all
 }
 
 // sorted topics of the set.

@@ -23,7 +23,7 @@ func (m *Machine) joinConsumer(t *coord.Turn, g *group, client Client, req *kmsg
 		m.dropIfVoid(t, g)
 	}
 	if code != 0 {
-		memberID := req.MemberID
+		memberID := "" // as in Kafka, which has no group to look it up in
 		if response != nil {
 			memberID = response.MemberID
 		}
@@ -83,8 +83,8 @@ func (m *Machine) classicBeat(t *coord.Turn, g *group, client Client, req *kmsg.
 // place of the last member of the consumer protocol makes the group a classic one.
 func (m *Machine) classicJoined(t *coord.Turn, g *group, mem *consumerMember, replaced bool) int16 {
 	t.Cancel(&mem.revocation)
-	if c := g.consumer; replaced && c.classicMembers("") == len(c.members) && m.migrates(migrateDown) && int64(len(c.members)) <= int64(m.config.MaxSize) {
-		if err := m.downgrade(t, g, ""); err != nil {
+	if c := g.consumer; replaced && c.allClassic() && m.migrates(migrateDown) && int64(len(c.members)) <= int64(m.config.MaxSize) {
+		if err := m.downgrade(t, g, nil); err != nil {
 			return err.code
 		}
 		return 0
@@ -236,7 +236,8 @@ func (m *Machine) syncConsumer(t *coord.Turn, g *group, req *kmsg.SyncGroupReque
 	reply(t, done, r, SyncError)
 }
 
-// leaveConsumer takes classic members out of a consumer group.
+// leaveConsumer takes members out of a consumer group by LeaveGroup: those of the
+// classic protocol, and whom an administrator names.
 func (m *Machine) leaveConsumer(t *coord.Turn, g *group, members []kmsg.LeaveGroupRequestMember, r *kmsg.LeaveGroupResponse) {
 	c := g.consumer
 	var out []*consumerMember
@@ -251,7 +252,7 @@ func (m *Machine) leaveConsumer(t *coord.Turn, g *group, members []kmsg.LeaveGro
 			}
 			mem = holder
 		}
-		if code == 0 && (mem == nil || !mem.isClassic() || slices.Contains(out, mem)) {
+		if code == 0 && (mem == nil || slices.Contains(out, mem)) {
 			code = codeUnknownMemberID
 		}
 		if code == 0 {
@@ -266,7 +267,7 @@ func (m *Machine) leaveConsumer(t *coord.Turn, g *group, members []kmsg.LeaveGro
 	if len(out) == 0 {
 		return
 	}
-	m.logger.Info("classic members leave a consumer group", "group", g.id, "members", len(out))
+	m.logger.Info("members leave a consumer group", "group", g.id, "members", len(out))
 	if err := m.fence(t, g, out...); err != nil {
 		for i := range r.Members {
 			if r.Members[i].ErrorCode == 0 {

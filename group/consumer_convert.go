@@ -122,7 +122,7 @@ func classicSaid(metadata []byte) (*consumerlog.Member, bool) {
 	if err := v.ReadFrom(metadata); err != nil {
 		return nil, false
 	}
-	return &consumerlog.Member{Topics: sortedSet(v.Topics), RackID: v.Rack}, true
+	return &consumerlog.Member{Topics: sortedSet(v.Topics), RackID: v.Rack, Regex: new(string)}, true
 }
 
 // classicAssignment reads a ConsumerProtocolAssignment. Topics that do not exist, and
@@ -155,17 +155,24 @@ func classicAssignment(assignment []byte, image *meta.Image, taken map[assignor.
 	return owned, true
 }
 
-// mayDowngrade: without the member that goes everybody speaks the classic protocol.
-func (m *Machine) mayDowngrade(g *group, out *consumerMember) bool {
+// mayDowngrade: without the members that go everybody speaks the classic protocol,
+// and some of those who go do not.
+func (m *Machine) mayDowngrade(g *group, out []*consumerMember) bool {
 	c := g.consumer
-	rest := len(c.members) - 1
-	return !out.isClassic() && rest > 0 && c.classicMembers(out.id) == rest && m.migrates(migrateDown) && int64(rest) <= int64(m.config.MaxSize)
+	classic := 0
+	for _, mem := range c.members {
+		if mem.isClassic() && !slices.Contains(out, mem) {
+			classic++
+		}
+	}
+	return classic > 0 && classic == len(c.members)-len(out) && slices.ContainsFunc(out, func(mem *consumerMember) bool { return !mem.isClassic() }) &&
+		m.migrates(migrateDown) && int64(classic) <= int64(m.config.MaxSize)
 }
 
-// downgrade makes a consumer group, without one of its members, a classic group
-// again (ClassicGroup.fromConsumerGroup); "" takes nobody out. The members keep what
-// they have. When someone went, they rebalance.
-func (m *Machine) downgrade(t *coord.Turn, g *group, out string) *refusal {
+// downgrade makes a consumer group, without some of its members, a classic group
+// again (ClassicGroup.fromConsumerGroup). The members keep what they have. When
+// someone went, they rebalance.
+func (m *Machine) downgrade(t *coord.Turn, g *group, out []*consumerMember) *refusal {
 	c := g.consumer
 	for _, mem := range c.members {
 		m.cancelConsumer(t, mem)
@@ -174,7 +181,7 @@ func (m *Machine) downgrade(t *coord.Turn, g *group, out string) *refusal {
 	g.resetClassic(t)
 	g.generation, g.protocolType, g.state, g.stateSinceMs = c.epoch, consumerProtocolType, stateStable, t.WallMs
 	for _, from := range c.ordered() {
-		if from.id == out {
+		if slices.Contains(out, from) {
 			continue
 		}
 		mem := m.newMember(g, from.id, from.said.InstanceID, Client{ID: from.said.ClientID, Host: from.said.ClientHost})
@@ -199,7 +206,7 @@ func (m *Machine) downgrade(t *coord.Turn, g *group, out string) *refusal {
 	for _, mem := range g.ordered() {
 		m.touch(t, mem)
 	}
-	if out != "" {
+	if len(out) > 0 {
 		m.prepareRebalance(t, g, "the group's last member of the consumer protocol has gone")
 	}
 	return nil

@@ -53,7 +53,8 @@ func (c *consumerGroup) describe(mem *consumerMember, image *meta.Image) kmsg.Co
 	said := &mem.said
 	r.MemberID, r.InstanceID, r.RackID, r.MemberEpoch = mem.id, said.InstanceID, said.RackID, mem.epoch
 	r.ClientID, r.ClientHost, r.SubscribedTopics, r.SubscribedTopicRegex = said.ClientID, said.ClientHost, said.Topics, said.Regex
-	r.Assignment, r.TargetAssignment = describeAssignment(mem.assigned.plain(), image), describeAssignment(c.targets[mem.id], image)
+	// What a member has not given back yet is still its own.
+	r.Assignment, r.TargetAssignment = describeAssignment(mem.holds().plain(), image), describeAssignment(c.targets[mem.id], image)
 	r.MemberType = memberTypeConsumer
 	if mem.isClassic() {
 		r.MemberType = memberTypeClassic

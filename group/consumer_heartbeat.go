@@ -195,8 +195,8 @@ func (m *Machine) beatingMember(t *coord.Turn, g *group, memberID string, req *k
 // checkMemberEpoch: a member is in its epoch, or in the one before when the answer
 // that told it of the new one got lost and it has nothing that it should not have.
 func checkMemberEpoch(mem *consumerMember, epoch int32, owned []ownedTopic) *refusal {
-	if epoch == mem.epoch {
-		return nil
+	if epoch == mem.epoch || epoch == epochJoin {
+		return nil // who joins says that it owns nothing
 	}
 	if epoch < mem.epoch && epoch == mem.previousEpoch && owned != nil {
 		within := true
@@ -232,7 +232,7 @@ func (m *Machine) replaceConsumer(t *coord.Turn, g *group, old *consumerMember, 
 // saidNext is what the coordinator knows of the member after this heartbeat: what is
 // null in it has not changed. mem is nil for a new one.
 func (mem *consumerMember) saidNext(client Client, req *kmsg.ConsumerGroupHeartbeatRequest) *consumerlog.Member {
-	said := consumerlog.Member{RebalanceTimeoutMs: -1}
+	said := consumerlog.Member{RebalanceTimeoutMs: -1, Regex: new(string)}
 	if mem != nil {
 		said = mem.said
 	}
@@ -346,14 +346,17 @@ func (m *Machine) fenceLate(t *coord.Turn, g *group, mem *consumerMember, reason
 // left all speak the classic protocol, makes it a classic group.
 func (m *Machine) fence(t *coord.Turn, g *group, out ...*consumerMember) *refusal {
 	c := g.consumer
-	if len(out) == 1 && m.mayDowngrade(g, out[0]) {
-		return m.downgrade(t, g, out[0].id)
+	if m.mayDowngrade(g, out) {
+		return m.downgrade(t, g, out)
 	}
 	var records []coord.Record
 	for _, mem := range out {
 		records = append(records, memberTombstones(g.id, mem.id)...)
 	}
 	records = append(records, consumerEpochRecord(g.id, c.epoch+1, c.metadataHash))
+	if len(out) == len(c.members) {
+		records = append(records, consumerPlanRecord(g.id, c.epoch+1, t.WallMs)) // there is nobody to plan for
+	}
 	if err := m.emitConsumer(t, g, records...); err != nil {
 		return err
 	}
@@ -414,10 +417,10 @@ func (c *consumerGroup) consumerCommit(memberID string, epoch int32, mayBeOld bo
 		return codeUnsupportedVersion
 	case epoch == mem.epoch:
 		return 0
-	case mem.isClassic():
-		return codeIllegalGeneration
-	case epoch > mem.epoch:
-		return codeStaleMemberEpoch
+	}
+	stale := codeStaleMemberEpoch
+	if mem.isClassic() {
+		stale = codeIllegalGeneration
 	}
 	had := func(topic assignor.TopicID, partition int32) bool {
 		since, ok := mem.assigned[topic][partition]
@@ -426,8 +429,8 @@ func (c *consumerGroup) consumerCommit(memberID string, epoch int32, mayBeOld bo
 		}
 		return ok && epoch >= since
 	}
-	if owns(had) {
+	if epoch < mem.epoch && owns(had) {
 		return 0
 	}
-	return codeStaleMemberEpoch
+	return stale
 }

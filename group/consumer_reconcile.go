@@ -27,6 +27,9 @@ func (m *Machine) advance(t *coord.Turn, g *group, mem *consumerMember, subscrip
 	return m.reconcile(t, g, mem, image, owned)
 }
 
+// firstConsumerEpoch that a member is ever in, as in Kafka 4.4.
+const firstConsumerEpoch = 2
+
 // raiseEpoch gives the group a new epoch when its subscriptions have changed, or
 // when the topics behind them have since the last look.
 func (m *Machine) raiseEpoch(t *coord.Turn, g *group, image *meta.Image, changed bool, allowed TopicFilter) *refusal {
@@ -42,8 +45,9 @@ func (m *Machine) raiseEpoch(t *coord.Turn, g *group, image *meta.Image, changed
 	if !changed && hash == c.metadataHash {
 		return nil
 	}
-	m.logger.Info("consumer group's epoch rises", "group", g.id, "epoch", c.epoch+1, "members", len(c.members), "subscriptionChanged", changed)
-	return m.emitConsumer(t, g, consumerEpochRecord(g.id, c.epoch+1, hash))
+	epoch := max(c.epoch+1, firstConsumerEpoch)
+	m.logger.Info("consumer group's epoch rises", "group", g.id, "epoch", epoch, "members", len(c.members), "subscriptionChanged", changed)
+	return m.emitConsumer(t, g, consumerEpochRecord(g.id, epoch, hash))
 }
 
 // emitConsumer writes records of a consumer group.

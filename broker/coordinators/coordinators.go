@@ -94,6 +94,7 @@ func (c *Coordinators) APIs() []codec.API {
 		c.findCoordinatorAPI(),
 		c.offsetCommitAPI(), c.offsetFetchAPI(), c.joinGroupAPI(), c.heartbeatAPI(), c.leaveGroupAPI(), c.syncGroupAPI(),
 		c.describeGroupsAPI(), c.listGroupsAPI(), c.deleteGroupsAPI(), c.offsetDeleteAPI(),
+		c.consumerGroupHeartbeatAPI(), c.consumerGroupDescribeAPI(),
 		c.initProducerIDAPI(), c.addPartitionsToTxnAPI(), c.addOffsetsToTxnAPI(), c.endTxnAPI(), c.writeTxnMarkersAPI(),
 		c.txnOffsetCommitAPI(), c.describeProducersAPI(), c.describeTransactionsAPI(), c.listTransactionsAPI(),
 	}

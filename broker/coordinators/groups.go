@@ -27,7 +27,13 @@ func (c *Coordinators) newGroups(clock func() time.Time) *coord.Runtime[*group.M
 		OffsetMetadataMaxChars:   c.config.OffsetMetadataMaxBytes,
 		OffsetsRetentionMs:       int64(c.config.OffsetsRetentionMinutes) * 60_000,
 		RetentionCheckIntervalMs: c.config.OffsetsRetentionCheckIntervalMs,
-		NewMemberSuffix:          newMemberSuffix, Logger: c.logger.With("room", "group"),
+		ConsumerSessionTimeoutMs: c.config.GroupConsumerSessionTimeoutMs, ConsumerHeartbeatIntervalMs: c.config.GroupConsumerHeartbeatIntervalMs,
+		ConsumerMaxSize: c.config.GroupConsumerMaxSize, ConsumerAssignors: c.config.GroupConsumerAssignors,
+		ConsumerAssignmentIntervalMs: int64(c.config.GroupConsumerAssignmentIntervalMs),
+		RegexRefreshIntervalMs:       int64(c.config.GroupConsumerRegexRefreshIntervalMs),
+		ConsumerMigrationPolicy:      c.config.GroupConsumerMigrationPolicy,
+		Image:                        c.images.Load,
+		NewMemberSuffix:              newMemberSuffix, Logger: c.logger.With("room", "group"),
 	}
 	return coord.NewRuntime(coord.Options[*group.Machine]{
 		NewMachine: func(int32) *group.Machine { return group.NewMachine(machine) },

@@ -67,6 +67,14 @@ type Broker struct {
 	GroupInitialRebalanceDelayMs    int32 `key:"group.initial.rebalance.delay.ms"`
 	GroupMaxSize                    int32 `key:"group.max.size"`
 
+	GroupConsumerSessionTimeoutMs       int32    `key:"group.consumer.session.timeout.ms"`
+	GroupConsumerHeartbeatIntervalMs    int32    `key:"group.consumer.heartbeat.interval.ms"`
+	GroupConsumerMaxSize                int32    `key:"group.consumer.max.size"`
+	GroupConsumerAssignors              []string `key:"group.consumer.assignors"`
+	GroupConsumerMigrationPolicy        string   `key:"group.consumer.migration.policy"`
+	GroupConsumerAssignmentIntervalMs   int32    `key:"group.consumer.assignment.interval.ms"`
+	GroupConsumerRegexRefreshIntervalMs int32    `key:"group.consumer.regex.refresh.interval.ms"`
+
 	// transactions
 	TransactionStateLogNumPartitions                     int32 `key:"transaction.state.log.num.partitions"`
 	TransactionStateLogSegmentBytes                      int32 `key:"transaction.state.log.segment.bytes"`

@@ -3,7 +3,9 @@ package config
 import "math"
 
 const (
-	whyLoops = "requests run on the network loops and on the admin workers"
+	whyPlansAtOnce    = "a plan is made by the owner of the group, at most once in group.consumer.assignment.interval.ms"
+	whyNoGroupConfigs = "configurations of single groups are not built yet; all groups use the broker's"
+	whyLoops          = "requests run on the network loops and on the admin workers"
 	// What Kafka does without a plug-in, which is what kaas does.
 	defaultPrincipalBuilder = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 	whyCleaner              = "the cleaner sizes its buffers by log.cleaner.dedupe.buffer.size"
@@ -156,6 +158,36 @@ var brokerKeys = []Key{
 		Doc: "How long the first rebalance of an empty group waits for more members, in milliseconds."},
 	{Name: "group.max.size", Type: Int, Default: "2147483647", check: words(1),
 		Doc: "Members that a group may have."},
+
+	// Consumer groups (KIP-848).
+	{Name: "group.consumer.session.timeout.ms", Type: Int, Default: "45000", check: words(1),
+		Doc: "How long a member of a consumer group may be silent, in milliseconds."},
+	{Name: "group.consumer.heartbeat.interval.ms", Type: Int, Default: "5000", check: words(1),
+		Doc: "How often members of consumer groups are told to heartbeat, in milliseconds."},
+	{Name: "group.consumer.max.size", Type: Int, Default: "2147483647", check: words(1),
+		Doc: "Members that a consumer group may have."},
+	{Name: "group.consumer.assignors", Type: List, Default: "uniform,range", check: listOf("uniform", "range"),
+		Doc: "Assignors that consumer groups may use; the first is the default. Kafka also takes names of Java classes."},
+	{Name: "group.consumer.migration.policy", Type: String, Default: "bidirectional", check: oneOfFold("disabled", "downgrade", "upgrade", "bidirectional"),
+		Doc: "Whether classic groups become consumer groups when a member of the consumer protocol joins, and classic ones again when the last of them has left."},
+	{Name: "group.consumer.assignment.interval.ms", Type: Int, Default: "1000", check: words(0), Dynamic: true, AtStart: true,
+		Doc: "Least time between two plans of a consumer group, in milliseconds."},
+	{Name: "group.consumer.regex.refresh.interval.ms", Type: Int, Default: "600000", check: words(10000),
+		Doc: "How often the topics of regular expressions are looked up also when no topic has changed, in milliseconds."},
+	{Name: "group.consumer.assignor.offload.enable", Type: Boolean, Default: "true", Standing: NoEffect, Why: whyPlansAtOnce,
+		Doc: "Whether plans are made on another thread."},
+	{Name: "group.consumer.min.session.timeout.ms", Type: Int, Default: "45000", check: words(1), Standing: NoEffect, Why: whyNoGroupConfigs,
+		Doc: "Smallest session timeout that the configuration of a group may set, in milliseconds."},
+	{Name: "group.consumer.max.session.timeout.ms", Type: Int, Default: "60000", check: words(1), Standing: NoEffect, Why: whyNoGroupConfigs,
+		Doc: "Largest session timeout that the configuration of a group may set, in milliseconds."},
+	{Name: "group.consumer.min.heartbeat.interval.ms", Type: Int, Default: "5000", check: words(1), Standing: NoEffect, Why: whyNoGroupConfigs,
+		Doc: "Smallest heartbeat interval that the configuration of a group may set, in milliseconds."},
+	{Name: "group.consumer.max.heartbeat.interval.ms", Type: Int, Default: "15000", check: words(1), Standing: NoEffect, Why: whyNoGroupConfigs,
+		Doc: "Largest heartbeat interval that the configuration of a group may set, in milliseconds."},
+	{Name: "group.consumer.min.assignment.interval.ms", Type: Int, Default: "0", check: words(0), Standing: NoEffect, Why: whyNoGroupConfigs,
+		Doc: "Smallest assignment interval that the configuration of a group may set, in milliseconds."},
+	{Name: "group.consumer.max.assignment.interval.ms", Type: Int, Default: "15000", check: words(0), Standing: NoEffect, Why: whyNoGroupConfigs,
+		Doc: "Largest assignment interval that the configuration of a group may set, in milliseconds."},
 
 	// Transactions.
 	{Name: "transaction.state.log.num.partitions", Type: Int, Default: "50", check: words(1),

@@ -80,13 +80,6 @@ var inertGroups = []inertGroup{
 		share.coordinator.state.topic.compression.codec share.coordinator.state.topic.num.partitions
 		share.coordinator.state.topic.prune.interval.ms share.coordinator.state.topic.segment.bytes
 		share.coordinator.threads share.coordinator.write.timeout.ms share.fetch.purgatory.purge.interval.requests`},
-	{why: "the consumer group protocol of KIP-848 is not built yet", keys: `
-		group.consumer.assignment.interval.ms group.consumer.assignor.offload.enable group.consumer.assignors
-		group.consumer.heartbeat.interval.ms group.consumer.max.assignment.interval.ms
-		group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms group.consumer.max.size
-		group.consumer.migration.policy group.consumer.min.assignment.interval.ms
-		group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms
-		group.consumer.regex.refresh.interval.ms group.consumer.session.timeout.ms`},
 	{why: "TLS, delegation tokens and SASL mechanisms other than SCRAM-SHA-512 are not built yet", keys: `
 		delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.max.lifetime.ms
 		delegation.token.secret.key sasl.client.callback.handler.class sasl.jaas.config

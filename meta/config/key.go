@@ -270,6 +270,22 @@ func someOf(values ...string) check {
 	}, "a list of " + strings.Join(values, ", ")}
 }
 
+// oneOfFold is oneOf without regard to case.
+func oneOfFold(values ...string) check {
+	return check{
+		func(p any) bool {
+			return slices.ContainsFunc(values, func(v string) bool { return strings.EqualFold(v, p.(string)) })
+		},
+		"one of " + strings.Join(values, ", "),
+	}
+}
+
+// listOf is someOf without the empty list.
+func listOf(values ...string) check {
+	some := someOf(values...)
+	return check{func(p any) bool { return len(p.([]string)) > 0 && some.ok(p) }, "one or more of " + strings.Join(values, ", ")}
+}
+
 func index(keys []Key) map[string]*Key {
 	m := make(map[string]*Key, len(keys))
 	for i := range keys {
