@@ -22,8 +22,20 @@ type Options struct {
 	CheckpointIntervalMs         int64  // log.flush.offset.checkpoint.interval.ms; 0: 60,000
 	InitialDelayMs               int64  // log.initial.task.delay.ms; 0: 30,000
 	InMemory                     bool   // dev mode: memfd files, nothing reaches a disk
+	Cleaner                      CleanerOptions
 	Listener                     Listener
 	Clock                        func() time.Time // nil: time.Now
+}
+
+// CleanerOptions configure compaction. Zero values mean Kafka's defaults.
+type CleanerOptions struct {
+	Disabled            bool    // log.cleaner.enable=false
+	Threads             int     // log.cleaner.threads: logs that are cleaned at the same time; 0: 1
+	BackoffMs           int64   // log.cleaner.backoff.ms; 0: 15,000
+	DedupeBufferBytes   int64   // log.cleaner.dedupe.buffer.size, of all threads together; 0: 128 MiB
+	IOBufferBytes       int     // log.cleaner.io.buffer.size, of all threads together; 0: 512 KiB
+	LoadFactor          float64 // log.cleaner.io.buffer.load.factor; 0: 0.9
+	IOMaxBytesPerSecond float64 // log.cleaner.io.max.bytes.per.second; 0: no bound
 }
 
 // Config is the effective configuration of one partition, in Kafka's units.

@@ -304,8 +304,8 @@ func (p *Partition) appended(g *segment, records []byte, info *appendInfo, o App
 		at += int64(len(v))
 		offset = v.LastOffset() + 1
 	}
-	if o.LeaderEpoch > p.epochs.latest() {
-		p.epochs.assign(o.LeaderEpoch, p.end.offset.Load())
+	if o.LeaderEpoch > p.epochs.Latest() {
+		p.epochs.Assign(o.LeaderEpoch, p.end.offset.Load())
 		p.leaderEpoch.Store(o.LeaderEpoch)
 	}
 	g.unsynced = true

@@ -9,13 +9,13 @@
 //
 // # Goroutines
 //
-// A Store owns them all: one committer (group commit) with a bounded set of flush workers, one background janitor
+// A Store owns them all: the cleaner threads (log.cleaner.threads), one committer (group commit) with a bounded set of flush workers, one background janitor
 // (retention, index write-out, checkpoints, deletion of files) and, during Open only, the recovery workers. Append,
 // Read and WhenCommitted run on the caller's goroutine and start none.
 //
 // # Lock order
 //
-// Partition.writeOutMu, logDir.checkpointMu → Store.mu → Partition.mu → segment.mu. Committer.mu is a leaf: it may be taken under Partition.mu and nothing is taken
+// Partition.headMu → Partition.writeOutMu, logDir.checkpointMu → Store.mu → Partition.mu → segment.mu. compactor.mu is a leaf. Committer.mu is a leaf: it may be taken under Partition.mu and nothing is taken
 // under it. No lock that Append, Read or a watermark needs is held across fsync, fdatasync or a rename.
 // Listener and Waiter callbacks run with no lock held.
 package logstore

@@ -16,6 +16,7 @@ import (
 
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
+	"kaas/logstore/checkpoint"
 )
 
 // syncCounter counts fdatasync calls on .log files.
@@ -159,7 +160,7 @@ func TestSeveralDirectories(t *testing.T) {
 		if count[d] != 3 {
 			t.Fatalf("placement: %v", count)
 		}
-		if _, err := os.Stat(filepath.Join(d, metaName)); err != nil {
+		if _, err := os.Stat(filepath.Join(d, checkpoint.MetaName)); err != nil {
 			t.Fatal(err)
 		}
 	}

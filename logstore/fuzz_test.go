@@ -7,6 +7,7 @@ import (
 
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
+	"kaas/logstore/checkpoint"
 	"kaas/logstore/index"
 	"kaas/logstore/producer"
 )
@@ -50,9 +51,9 @@ func FuzzRecovery(f *testing.F) {
 		if len(snapshot) > 0 {
 			write(segmentFile("/data/t-0", int64(snapshotAt), snapshotSuffix), snapshot)
 		}
-		points := offsetsFile{}
-		points.add("t", 0, int64(point))
-		if err := points.write(fsys, "/data", recoveryPointName); err != nil {
+		points := checkpoint.Offsets{}
+		points.Add("t", 0, int64(point))
+		if err := points.Write(fsys, "/data", recoveryPointName); err != nil {
 			t.Fatal(err)
 		}
 		s, err := Open(context.Background(), Options{Dirs: []string{"/data"}, FS: fsys})

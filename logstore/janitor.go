@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"kaas/internal/vfs"
+	"kaas/logstore/checkpoint"
 	"kaas/logstore/index"
 )
 
@@ -269,7 +270,7 @@ func (s *Store) checkpoint() {
 // prepareCheckpoint makes the files durable that recovery trusts below the recovery point, and sets the point.
 func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
 	p.mu.Lock()
-	same := p.durable.Load() == p.recoveryPoint.Load() && !p.epochs.dirty && len(p.pending) == 0
+	same := p.durable.Load() == p.recoveryPoint.Load() && !p.epochs.Dirty && len(p.pending) == 0
 	p.mu.Unlock()
 	if same || p.failure.Load() != nil {
 		return 0, false, nil
@@ -287,9 +288,9 @@ func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
 	m := g.mem.Load()
 	fromOffsets, fromTimes := g.writtenOffsets, g.writtenTimes
 	var epochs []byte
-	if p.epochs.dirty {
-		epochs = p.epochs.encode()
-		p.epochs.dirty = false
+	if p.epochs.Dirty {
+		epochs = p.epochs.Encode()
+		p.epochs.Dirty = false
 	}
 	alive := g.acquire()
 	if g.sealed.Load() || len(p.pending) > 0 {
@@ -312,9 +313,9 @@ func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
 		}
 	}
 	if epochs != nil {
-		if err := vfs.WriteFileAtomic(p.store.fs, filepath.Join(p.path, epochsName), p.path, epochs); err != nil {
+		if err := vfs.WriteFileAtomic(p.store.fs, filepath.Join(p.path, checkpoint.EpochsName), p.path, epochs); err != nil {
 			p.mu.Lock()
-			p.epochs.dirty = true
+			p.epochs.Dirty = true
 			p.mu.Unlock()
 			return 0, false, err
 		}
@@ -329,27 +330,36 @@ func (s *Store) writeCheckpoints(d *logDir, starts map[*Partition]int64) error {
 	d.checkpointMu.Lock()
 	defer d.checkpointMu.Unlock()
 	s.mu.Lock()
-	var stale []partitionKey
+	var stale []checkpoint.Key
 	for key := range d.stale {
 		stale = append(stale, key)
 	}
 	s.mu.Unlock()
-	var points, logStarts offsetsFile
+	var points, logStarts, cleaned checkpoint.Offsets
 	for _, p := range s.All() {
 		if p.logDir != d {
 			continue
 		}
 		if point := p.recoveryPoint.Load(); point > 0 {
-			points.add(p.topic, p.id, point)
+			points.Add(p.topic, p.id, point)
 		}
 		if start := max(p.logStart.Load(), starts[p]); start > 0 {
-			logStarts.add(p.topic, p.id, start)
+			logStarts.Add(p.topic, p.id, start)
+		}
+		if to := p.cleanedTo.Load(); to >= 0 {
+			cleaned.Add(p.topic, p.id, to)
 		}
 	}
-	if err := points.write(s.fs, d.path, recoveryPointName); err != nil {
+	if cleaned.Len() > 0 || d.hasCleanedTo {
+		if err := cleaned.Write(s.fs, d.path, cleanedToName); err != nil {
+			return err
+		}
+		d.hasCleanedTo = true
+	}
+	if err := points.Write(s.fs, d.path, recoveryPointName); err != nil {
 		return err
 	}
-	if err := logStarts.write(s.fs, d.path, logStartName); err != nil {
+	if err := logStarts.Write(s.fs, d.path, logStartName); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -370,10 +380,12 @@ func (s *Store) Close(ctx context.Context) error {
 	}
 	s.closed = true
 	s.mu.Unlock()
+	s.compactor.cancel()
 	all := s.All()
 	stopped := make(chan struct{})
 	go func() { // it waits for the disk, which may be stalled
 		defer close(stopped)
+		s.compactor.wait()
 		close(s.janitor.stop)
 		<-s.janitor.done
 		for _, p := range all {
@@ -390,9 +402,9 @@ func (s *Store) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("logstore: the disk did not answer in time, the next start recovers: %w", errors.Join(ctx.Err(), s.unlock()))
 	}
-	ends := map[*logDir]*offsetsFile{}
+	ends := map[*logDir]*checkpoint.Offsets{}
 	for _, d := range s.dirs {
-		ends[d] = new(offsetsFile)
+		ends[d] = new(checkpoint.Offsets)
 	}
 	var errs []error
 	for _, p := range all {
@@ -424,7 +436,7 @@ func (s *Store) Close(ctx context.Context) error {
 }
 
 // finish writes what the partition needs for a start that reads nothing of the log.
-func (p *Partition) finish(ends *offsetsFile) error {
+func (p *Partition) finish(ends *checkpoint.Offsets) error {
 	p.mu.Lock()
 	g := p.segments.Load().active()
 	end := p.end.load()
@@ -457,15 +469,15 @@ func (p *Partition) finish(ends *offsetsFile) error {
 	if p.producers.Len() == 0 {
 		known = 0
 	}
-	ends.add(p.topic, p.id, end.offset, g.baseOffset, g.sizeBytes.Load(), known)
+	ends.Add(p.topic, p.id, end.offset, g.baseOffset, g.sizeBytes.Load(), known)
 	return nil
 }
 
-func (s *Store) markClean(d *logDir, ends *offsetsFile) error {
+func (s *Store) markClean(d *logDir, ends *checkpoint.Offsets) error {
 	if err := s.writeCheckpoints(d, nil); err != nil {
 		return err
 	}
-	if err := ends.write(s.fs, d.path, endStateName); err != nil {
+	if err := ends.Write(s.fs, d.path, endStateName); err != nil {
 		return err
 	}
 	return vfs.WriteFileAtomic(s.fs, filepath.Join(d.path, cleanShutdownName), d.path, []byte(`{"version":0,"brokerEpoch":-1}`))

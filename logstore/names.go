@@ -1,12 +1,13 @@
 package logstore
 
 import (
-	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"kaas/logstore/checkpoint"
 )
 
 // File and directory names, Kafka's (LogFileUtils.java, LogManager.java) except where marked ours.
@@ -24,23 +25,20 @@ const (
 	strayDirSuffix    = "-stray"
 	futureDirSuffix   = "-future"
 	lockName          = ".lock"
-	metaName          = "meta.properties"
 	cleanShutdownName = ".kafka_cleanshutdown"
 	recoveryPointName = "recovery-point-offset-checkpoint"
 	logStartName      = "log-start-offset-checkpoint"
 	highWatermarkName = "replication-offset-checkpoint" // Kafka's; neither needed nor touched
-	epochsName        = "leader-epoch-checkpoint"
-	metadataName      = "partition.metadata"
-	endStateName      = "kaas-log-end-checkpoint" // ours: log ends and sizes at a clean stop
-	producerIDsName   = "kaas-producer-ids"       // ours: the next block of producer ids
-	resourcesName     = "resources"               // the resource store's directory
+	endStateName      = "kaas-log-end-checkpoint"       // ours: log ends and sizes at a clean stop
+	cleanedToName     = "cleaner-offset-checkpoint"
+	resourcesName     = "resources" // the resource store's directory
 )
 
 // ownNames are entries of a log directory that are not partitions and need no remark.
 var ownNames = map[string]bool{
-	lockName: true, metaName: true, cleanShutdownName: true, recoveryPointName: true, logStartName: true,
-	highWatermarkName: true, endStateName: true, producerIDsName: true, resourcesName: true,
-	"cleaner-offset-checkpoint": true, "bootstrap.checkpoint": true,
+	lockName: true, checkpoint.MetaName: true, cleanShutdownName: true, recoveryPointName: true, logStartName: true,
+	highWatermarkName: true, endStateName: true, checkpoint.ProducerIDsName: true, resourcesName: true,
+	cleanedToName: true, "bootstrap.checkpoint": true,
 }
 
 // segmentFile is <dir>/<20 digits><suffix>.
@@ -95,16 +93,6 @@ func parsePartitionDir(name string) (topic string, partition int32, ok bool) {
 func asideDir(topic string, partition int32, unique [16]byte, suffix string) string {
 	tail := fmt.Sprintf("-%d.%x%s", partition, unique, suffix)
 	return topic[:min(len(topic), 255-len(tail))] + tail
-}
-
-func uuidString(id [16]byte) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
-
-func parseUUID(s string) (id [16]byte, err error) {
-	b, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || len(b) != len(id) {
-		return id, fmt.Errorf("%q is no Kafka UUID", s)
-	}
-	return [16]byte(b), nil
 }
 
 func be32(b []byte) int32       { return int32(binary.BigEndian.Uint32(b)) }

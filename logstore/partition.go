@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"kaas/internal/limits"
+	"kaas/logstore/checkpoint"
 	"kaas/logstore/producer"
 )
 
@@ -39,11 +40,15 @@ type Partition struct {
 	commitNext  *Partition  // owner: committer.mu
 	syncing     []*segment  // owner: the running commit
 
+	cleanedTo  atomic.Int64 // cleaner-offset-checkpoint: what lies below was cleaned; -1: nothing. Writers: recovery, the cleaner
+	cleanState cleanState   // owner: compactor.mu
+
+	headMu     sync.Mutex // one change of the list other than a roll at a time, with its renames: retention, swaps, deletion of the partition; before writeOutMu
 	writeOutMu sync.Mutex // one writeOut at a time; before mu
 
 	mu           sync.Mutex
 	producers    *producer.States  // owner: mu
-	epochs       epochCache        // owner: mu
+	epochs       checkpoint.Epochs // owner: mu
 	waiters      *Waiter           // by offset; owner: mu
 	lastWaiter   *Waiter           // owner: mu
 	unflushed    int64             // records since the last commit began; owner: mu
@@ -111,6 +116,16 @@ func (m *mark) load() position {
 		}
 	}
 }
+
+// EndOffsetForEpoch answers OffsetForLeaderEpoch: the largest epoch <= epoch and the end of it, or -1, -1.
+func (p *Partition) EndOffsetForEpoch(epoch int32) (epochFound int32, endOffset int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.epochs.EndOffset(epoch, p.end.offset.Load())
+}
+
+// LeaderEpoch is the newest epoch that the log knows; 0 for a new log.
+func (p *Partition) LeaderEpoch() int32 { return p.leaderEpoch.Load() }
 
 // Topic is the topic's name.
 func (p *Partition) Topic() string { return p.topic }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"kaas/codec/batch"
+	"kaas/logstore/logfile"
 )
 
 // Read returns whole batches from the one that contains offset, or the next one that is left: at most maxBytes, but with
@@ -79,7 +80,10 @@ func (p *Partition) readSegment(g *segment, offset int64, maxBytes int, minOneBa
 	none := Slice{FD: -1}
 	end := g.sizeBytes.Load()
 	if g.baseOffset == limit.base {
-		end = limit.at
+		// A limit that was loaded before a swap tells of positions in the file that was replaced.
+		if !g.compacted {
+			end = limit.at
+		}
 	} else if g.baseOffset > limit.base && limit.base >= 0 {
 		return none, nil
 	}
@@ -188,7 +192,7 @@ func (w *headerWalk) header(at int64) (lastOffset, size int64, err error) {
 	b := w.window[at-w.start:][:lookBytes]
 	size = int64(int32(binary.BigEndian.Uint32(b[8:]))) + batch.LogOverheadBytes
 	if size < batch.HeaderBytes {
-		return 0, 0, fmt.Errorf("%w: batch of %d bytes", errTorn, size)
+		return 0, 0, fmt.Errorf("%w: batch of %d bytes", logfile.ErrTorn, size)
 	}
 	return be64(b) + int64(be32(b[23:])), size, nil
 }

@@ -12,23 +12,26 @@ import (
 
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
+	"kaas/logstore/checkpoint"
 	"kaas/logstore/index"
+	"kaas/logstore/logfile"
 	"kaas/logstore/producer"
 )
 
 // dirState is what the files of a log directory say about the last stop.
 type dirState struct {
 	clean          bool
-	recoveryPoints map[partitionKey][]int64
-	logStarts      map[partitionKey][]int64
-	ends           map[partitionKey][]int64 // end, active base, active size, 1 when producers are known; only if clean
+	recoveryPoints map[checkpoint.Key][]int64
+	logStarts      map[checkpoint.Key][]int64
+	cleanedTo      map[checkpoint.Key][]int64
+	ends           map[checkpoint.Key][]int64 // end, active base, active size, 1 when producers are known; only if clean
 }
 
 // readDirState reads the checkpoints and takes the clean mark away, durably: from here on a crash is a crash. Unreadable
 // checkpoints are as if missing: more is scanned.
 func (s *Store) readDirState(d *logDir) (st dirState, err error) {
-	read := func(name string, numbers int) map[partitionKey][]int64 {
-		m, err := readOffsets(s.fs, filepath.Join(d.path, name), numbers)
+	read := func(name string, numbers int) map[checkpoint.Key][]int64 {
+		m, err := checkpoint.ReadOffsets(s.fs, filepath.Join(d.path, name), numbers)
 		if err != nil {
 			s.logger.Warn("checkpoint ignored", "file", filepath.Join(d.path, name), "reason", err)
 		}
@@ -42,6 +45,8 @@ func (s *Store) readDirState(d *logDir) (st dirState, err error) {
 	}
 	st.recoveryPoints = read(recoveryPointName, 1)
 	st.logStarts = read(logStartName, 1)
+	st.cleanedTo = read(cleanedToName, 1)
+	d.hasCleanedTo = len(st.cleanedTo) > 0
 	if st.clean {
 		st.ends = read(endStateName, 4)
 		if err := s.fs.Remove(mark); err != nil {
@@ -65,18 +70,18 @@ func (s *Store) recoverDir(ctx context.Context, d *logDir) (count int, err error
 		return 0, err
 	}
 	type task struct {
-		key  partitionKey
+		key  checkpoint.Key
 		path string
 	}
 	var tasks []task
-	present := map[partitionKey]bool{}
+	present := map[checkpoint.Key]bool{}
 	for _, e := range entries {
 		path := filepath.Join(d.path, e.Name)
 		topic, partition, ok := parsePartitionDir(e.Name)
 		switch {
 		case ok && e.Dir:
-			tasks = append(tasks, task{partitionKey{topic, partition}, path})
-			present[partitionKey{topic, partition}] = true
+			tasks = append(tasks, task{checkpoint.Key{Topic: topic, Partition: partition}, path})
+			present[checkpoint.Key{Topic: topic, Partition: partition}] = true
 		case ownNames[e.Name] || strings.HasSuffix(e.Name, strayDirSuffix) && e.Dir:
 		case e.Dir && strings.HasSuffix(e.Name, deleteDirSuffix) && strings.Contains(e.Name, "."):
 			s.janitor.remove(path) // a deletion that a stop interrupted
@@ -86,7 +91,7 @@ func (s *Store) recoverDir(ctx context.Context, d *logDir) (count int, err error
 			s.logger.Warn("not a partition, left alone", "path", path)
 		}
 	}
-	for _, m := range []map[partitionKey][]int64{st.recoveryPoints, st.logStarts} {
+	for _, m := range []map[checkpoint.Key][]int64{st.recoveryPoints, st.logStarts, st.cleanedTo} {
 		for key := range m {
 			if !present[key] {
 				d.stale[key] = true
@@ -114,13 +119,13 @@ func (s *Store) recoverDir(ctx context.Context, d *logDir) (count int, err error
 }
 
 // openPartition recovers one directory and puts it in the map; a failure takes only this partition down.
-func (s *Store) openPartition(d *logDir, key partitionKey, path string, st *dirState) {
+func (s *Store) openPartition(d *logDir, key checkpoint.Key, path string, st *dirState) {
 	p := s.newPartition(d, key, path)
 	r := recovery{p: p, fs: s.fs, st: st, key: key}
 	err := r.run()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil && s.Get(key.topic, key.partition) != nil {
+	if err == nil && s.Get(key.Topic, key.Partition) != nil {
 		err = errors.New("the partition is in two log directories")
 	}
 	if err != nil {
@@ -136,7 +141,7 @@ type recovery struct {
 	p   *Partition
 	fs  vfs.FS
 	st  *dirState
-	key partitionKey
+	key checkpoint.Key
 
 	files     map[int64]map[string]bool // segment base → suffixes that are there
 	snapshots []int64                   // offsets, growing
@@ -152,11 +157,14 @@ type recovery struct {
 
 func (r *recovery) run() error {
 	p := r.p
-	id, _, err := readPartitionMetadata(r.fs, p.path)
+	id, _, err := checkpoint.ReadPartitionMetadata(r.fs, p.path)
 	if err != nil {
 		return err
 	}
 	p.topicID = id
+	if err := r.finishSwaps(); err != nil {
+		return err
+	}
 	if err := r.list(); err != nil {
 		return err
 	}
@@ -206,7 +214,7 @@ func (r *recovery) list() error {
 				r.files[base] = map[string]bool{}
 			}
 			r.files[base][suffix] = true
-		case e.Name == metadataName || e.Name == epochsName:
+		case e.Name == checkpoint.MetadataName || e.Name == checkpoint.EpochsName:
 		default:
 			r.p.store.logger.Warn("not a file of the log, left alone", "path", path)
 		}
@@ -354,7 +362,7 @@ func (r *recovery) scan() error {
 	}
 	g := r.active()
 	r.end = position{g.endOffset.Load(), g.baseOffset, g.sizeBytes.Load()}
-	r.p.epochs.truncateEnd(r.end.offset)
+	r.p.epochs.TruncateEnd(r.end.offset)
 	return nil
 }
 
@@ -369,39 +377,38 @@ func (r *recovery) scanSegment(g *segment, next int64) (end int64, reason, err e
 	b := index.Builder{Base: g.baseOffset, IntervalBytes: int64(r.p.config.Load().IndexIntervalBytes), MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
 	at := r.resume(g, &b)
 	// Below the recovery point headers are enough: those bytes were synced, and the point was written after that.
-	sc := scanner{file: f, at: at, size: size, headersOnly: r.point > g.baseOffset}
-	defer sc.close()
+	sc := logfile.Scanner{File: f, At: at, Size: size, HeadersOnly: r.point > g.baseOffset}
+	defer sc.Close()
 	end = max(next, g.baseOffset)
 	for {
-		v, at, err := sc.next()
+		v, at, err := sc.Next()
 		if v == nil || err != nil {
-			if err != nil && !errors.Is(err, errTorn) {
+			if err != nil && !errors.Is(err, logfile.ErrTorn) {
 				return 0, nil, err
 			}
 			reason = err
 			break
 		}
-		if sc.headersOnly && v.LastOffset() >= r.point {
-			sc.headersOnly, sc.at = false, at
-			sc.start, sc.fill = 0, 0
+		if sc.HeadersOnly && v.LastOffset() >= r.point {
+			sc.Rewind(at)
 			continue
 		}
-		if !sc.headersOnly {
+		if !sc.HeadersOnly {
 			r.scanned = true
 			r.p.store.counters.RecoveredBytes.Add(int64(len(v)))
 			if err := v.Validate(); err != nil {
-				reason, sc.at = err, at
+				reason, sc.At = err, at
 				break
 			}
 		}
 		if v.BaseOffset() < end || v.LastOffset()-g.baseOffset > 1<<31-1 || v.LastOffset() < v.BaseOffset() {
 			reason = fmt.Errorf("batch of offsets %d to %d after offset %d", v.BaseOffset(), v.LastOffset(), end)
-			sc.at = at
+			sc.At = at
 			break
 		}
 		b.Add(v, at)
 		if !r.epochLost {
-			r.p.epochs.assign(v.PartitionLeaderEpoch(), v.BaseOffset())
+			r.p.epochs.Assign(v.PartitionLeaderEpoch(), v.BaseOffset())
 		}
 		end = v.LastOffset() + 1
 	}
@@ -411,7 +418,7 @@ func (r *recovery) scanSegment(g *segment, next int64) (end int64, reason, err e
 	g.mem.Store(b.Index)
 	g.maxTimestampMs, g.maxTimestampAt, g.bytesSinceIndex = b.MaxTimestampMs, b.MaxTimestampAt, b.SinceBytes
 	g.endOffset.Store(end)
-	g.sizeBytes.Store(sc.at)
+	g.sizeBytes.Store(sc.At)
 	return end, reason, nil
 }
 
@@ -520,7 +527,10 @@ func (r *recovery) publish(start int64) error {
 	p.totalBytes.Store(total)
 	p.setSegments(r.segments)
 	p.logStart.Store(start)
-	p.leaderEpoch.Store(max(p.epochs.latest(), 0))
+	if to := r.st.cleanedTo[r.key]; to != nil && to[0] <= r.end.offset {
+		p.cleanedTo.Store(to[0]) // beyond the end it means another log
+	}
+	p.leaderEpoch.Store(max(p.epochs.Latest(), 0))
 	p.end.store(r.end)
 	p.durable.Store(r.end.offset)
 	point := r.end.offset
@@ -537,11 +547,11 @@ func (r *recovery) publish(start int64) error {
 
 // loadEpochs reads leader-epoch-checkpoint; when it is lost the epochs are taken from the batches.
 func (r *recovery) loadEpochs() {
-	err := r.p.epochs.load(r.fs, r.p.path)
+	err := r.p.epochs.Load(r.fs, r.p.path)
 	if err == nil {
 		return
 	}
-	r.p.epochs = epochCache{}
+	r.p.epochs = checkpoint.Epochs{}
 	if !errors.Is(err, fs.ErrNotExist) {
 		r.p.store.logger.Warn("leader epochs taken from the log", "dir", r.p.path, "reason", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
+	"kaas/logstore/logfile"
 	"kaas/logstore/producer"
 )
 
@@ -70,10 +71,10 @@ func (r *recovery) replaySegment(g *segment, from int64) error {
 			return err
 		}
 	}
-	sc := scanner{file: f, at: at, size: g.sizeBytes.Load(), headersOnly: true}
-	defer sc.close()
+	sc := logfile.Scanner{File: f, At: at, Size: g.sizeBytes.Load(), HeadersOnly: true}
+	defer sc.Close()
 	for {
-		v, at, err := sc.next()
+		v, at, err := sc.Next()
 		if err != nil {
 			return fmt.Errorf("at %d: %w", at, err)
 		}
@@ -81,7 +82,7 @@ func (r *recovery) replaySegment(g *segment, from int64) error {
 			break
 		}
 		if r.epochLost {
-			r.p.epochs.assign(v.PartitionLeaderEpoch(), v.BaseOffset())
+			r.p.epochs.Assign(v.PartitionLeaderEpoch(), v.BaseOffset())
 		}
 		if v.LastOffset() < from || !v.HasProducerID() {
 			continue
@@ -161,10 +162,10 @@ func (r *recovery) locateTransactions() error {
 		if err != nil {
 			return none, err
 		}
-		sc := scanner{file: f, at: at, size: g.sizeBytes.Load(), headersOnly: true}
-		defer sc.close()
+		sc := logfile.Scanner{File: f, At: at, Size: g.sizeBytes.Load(), HeadersOnly: true}
+		defer sc.Close()
 		for {
-			v, at, err := sc.next()
+			v, at, err := sc.Next()
 			if err != nil {
 				return none, fmt.Errorf("%s at %d: %w", g.path(logSuffix), at, err)
 			}

@@ -23,6 +23,8 @@ func (s *Store) applyRetention() {
 // applyRetention matches UnifiedLog.deleteOldSegments: expired and surplus segments only under the delete policy, segments
 // below the log start always (startOnly: nothing else); the active one after a roll, when all of it goes.
 func (p *Partition) applyRetention(nowMs int64, startOnly bool) error {
+	p.headMu.Lock()
+	defer p.headMu.Unlock()
 	p.mu.Lock()
 	if p.failure.Load() != nil {
 		p.mu.Unlock()
@@ -48,7 +50,7 @@ func (p *Partition) applyRetention(nowMs int64, startOnly bool) error {
 	start := max(p.logStart.Load(), kept[0].baseOffset)
 	p.setSegments(kept)
 	p.logStart.Store(start)
-	p.epochs.truncateStart(start)
+	p.epochs.TruncateStart(start)
 	bytes := int64(0)
 	for _, g := range doomed {
 		bytes += g.sizeBytes.Load()
@@ -119,23 +121,37 @@ func (p *Partition) doom(doomed []*segment, delayMs, nowMs int64) error {
 		if _, err := g.open(); err != nil { // readers that hold the old list must not look for the old name
 			errs = append(errs, err)
 		}
-		g.mu.Lock()
-		for _, suffix := range []string{logSuffix, indexSuffix, timeIndexSuffix, txnIndexSuffix} {
-			name := g.path(suffix)
-			err := p.store.fs.Rename(name, name+deletedSuffix)
-			if err == nil {
-				g.unlink = append(g.unlink, name+deletedSuffix)
-			} else if !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
-			}
-		}
-		if err := p.store.fs.Remove(segmentFile(g.dir, g.baseOffset, snapshotSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-		g.mu.Unlock()
+		errs = append(errs, g.moveAside(), p.removeSnapshot(g.baseOffset))
 	}
 	p.store.janitor.doom(doomedSegments{nowMs + delayMs, doomed})
 	return errors.Join(errs...)
+}
+
+// segmentSuffixes are the files of a segment. The log goes last: while it has its name, so have the others.
+var segmentSuffixes = []string{txnIndexSuffix, timeIndexSuffix, indexSuffix, logSuffix}
+
+// moveAside renames the segment's files to .deleted; they are unlinked when the last reader has let go.
+func (g *segment) moveAside() error {
+	var errs []error
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, suffix := range segmentSuffixes {
+		name := g.path(suffix)
+		err := g.store.fs.Rename(name, name+deletedSuffix)
+		if err == nil {
+			g.unlink = append(g.unlink, name+deletedSuffix)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Partition) removeSnapshot(offset int64) error {
+	if err := p.store.fs.Remove(segmentFile(p.path, offset, snapshotSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // DeleteRecords moves the log start offset to before (-1: the high watermark), durably before it returns (KIP-107), and
@@ -160,7 +176,7 @@ func (p *Partition) DeleteRecords(before int64) (lowWatermark int64, err error) 
 	p.mu.Lock()
 	if before > p.logStart.Load() {
 		p.logStart.Store(before)
-		p.epochs.truncateStart(before)
+		p.epochs.TruncateStart(before)
 	}
 	start := p.logStart.Load()
 	p.mu.Unlock()

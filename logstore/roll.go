@@ -43,7 +43,11 @@ func (p *Partition) segmentFor(bytes int, info *appendInfo, c *Config, nowMs int
 		if err != nil {
 			return nil, err
 		}
-		full = waited > c.SegmentMs-p.rollJitterMs
+		limit := c.SegmentMs
+		if c.CleanupCompact {
+			limit = min(limit, max(c.MaxCompactionLagMs, 1)) // only what is not active can be compacted
+		}
+		full = waited > limit-p.rollJitterMs
 	}
 	if !full {
 		return g, nil

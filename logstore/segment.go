@@ -13,6 +13,7 @@ import (
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
+	"kaas/logstore/logfile"
 )
 
 // segment is one .log file with its indexes.
@@ -38,6 +39,7 @@ type segment struct {
 	// endOffset is the next offset after the segment. Writer: holder of Partition.mu; final once sealed is true.
 	endOffset atomic.Int64
 	sealed    atomic.Bool
+	compacted bool // made by the cleaner in this process: all of it is below every limit of a reader. Immutable once in a list
 
 	file   atomic.Pointer[openFile]       // nil until first use; set under mu
 	log    atomic.Pointer[[]byte]         // the newest mmap of the .log, nil until first use; set under mu
@@ -245,10 +247,10 @@ func (g *segment) rebuildIndex() (*index.Writable, error) {
 		return nil, err
 	}
 	b := index.Builder{Base: g.baseOffset, IntervalBytes: 4096, MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
-	sc := scanner{file: f, size: g.sizeBytes.Load(), headersOnly: true}
-	defer sc.close()
+	sc := logfile.Scanner{File: f, Size: g.sizeBytes.Load(), HeadersOnly: true}
+	defer sc.Close()
 	for {
-		v, at, err := sc.next()
+		v, at, err := sc.Next()
 		if err != nil {
 			return nil, fmt.Errorf("%s at %d: %w", g.path(logSuffix), at, err)
 		}

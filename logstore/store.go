@@ -15,6 +15,7 @@ import (
 
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
+	"kaas/logstore/checkpoint"
 	"kaas/logstore/index"
 	"kaas/logstore/producer"
 )
@@ -25,6 +26,7 @@ type Counters struct {
 	KeyCheckBatches   atomic.Int64 // batches decoded to see that every record has a key (compacted topics)
 	RecoveredBytes    atomic.Int64 // bytes scanned by recoveries
 	CutBytes          atomic.Int64 // bytes cut off torn tails
+	CleanerRounds     atomic.Int64 // logs compacted
 }
 
 // Store is a set of partitions in one or more log directories.
@@ -36,18 +38,19 @@ type Store struct {
 	dirs      []*logDir
 	committer *committer
 	janitor   *janitor
+	compactor *compactor
 	graveyard graveyard
 	counters  Counters
 	maps      atomic.Int64 // mmaps in use
-	ids       producerIDs
+	ids       checkpoint.ProducerIDs
 
 	shards [256]shard
 	seed   maphash.Seed
 
 	mu       sync.Mutex
-	creating map[partitionKey]chan struct{} // Ensure and Delete of one partition at a time; owner: mu
-	broken   map[partitionKey]error         // directories that could not be recovered; owner: mu
-	closed   bool                           // owner: mu
+	creating map[checkpoint.Key]chan struct{} // Ensure and Delete of one partition at a time; owner: mu
+	broken   map[checkpoint.Key]error         // directories that could not be recovered; owner: mu
+	closed   bool                             // owner: mu
 }
 
 // shard is a part of the partition map: readers load the map with one atomic, writers copy it.
@@ -61,9 +64,10 @@ type logDir struct {
 	directoryID string
 	lock        vfs.Lock
 
-	checkpointMu sync.Mutex            // serialises rewrites of the checkpoint files; before Partition.mu
-	partitions   int                   // served or being made; owner: Store.mu
-	stale        map[partitionKey]bool // deleted partitions that the checkpoint files may still name; owner: Store.mu
+	checkpointMu sync.Mutex              // serialises rewrites of the checkpoint files; before Partition.mu
+	hasCleanedTo bool                    // there is a cleaner-offset-checkpoint; owner: checkpointMu
+	partitions   int                     // served or being made; owner: Store.mu
+	stale        map[checkpoint.Key]bool // deleted partitions that the checkpoint files may still name; owner: Store.mu
 }
 
 // Open takes the directories' locks, reads meta.properties and recovers every partition. Partitions have DefaultConfig
@@ -77,7 +81,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.openDirs(); err != nil {
 		return nil, errors.Join(err, s.unlock())
 	}
-	if err := s.ids.open(s.fs, s.dirs[0].path); err != nil {
+	if err := s.ids.Open(s.fs, s.dirs[0].path); err != nil {
 		return nil, errors.Join(err, s.unlock())
 	}
 	count := 0
@@ -89,6 +93,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		count += n
 	}
 	s.janitor.start()
+	s.compactor.start()
 	s.logger.Debug("log directories opened", "dirs", len(s.dirs), "partitions", count, "took", time.Since(started))
 	return s, nil
 }
@@ -98,10 +103,11 @@ func newStore(o Options) (*Store, error) {
 		return nil, errors.New("logstore: log.dirs is empty")
 	}
 	setDefaults(&o)
-	s := &Store{options: o, fs: o.FS, logger: o.Logger, seed: maphash.MakeSeed(), creating: map[partitionKey]chan struct{}{}, broken: map[partitionKey]error{}}
+	s := &Store{options: o, fs: o.FS, logger: o.Logger, seed: maphash.MakeSeed(), creating: map[checkpoint.Key]chan struct{}{}, broken: map[checkpoint.Key]error{}}
 	s.graveyard.wake = make(chan struct{}, 1)
 	s.committer = newCommitter(o.FlushWorkers, s.nowMs)
 	s.janitor = newJanitor(s)
+	s.compactor = newCompactor(s)
 	return s, nil
 }
 
@@ -139,10 +145,10 @@ func (s *Store) nowMs() int64 { return s.options.Clock().UnixMilli() }
 
 // openDirs locks every directory and agrees on the cluster id.
 func (s *Store) openDirs() error {
-	metas := make([]metaProperties, len(s.options.Dirs))
+	metas := make([]checkpoint.MetaProperties, len(s.options.Dirs))
 	s.clusterID = s.options.ClusterID
 	for i, path := range s.options.Dirs {
-		d := &logDir{path: path, stale: map[partitionKey]bool{}}
+		d := &logDir{path: path, stale: map[checkpoint.Key]bool{}}
 		if err := s.makeLogDir(path); err != nil {
 			return err
 		}
@@ -156,18 +162,18 @@ func (s *Store) openDirs() error {
 		}
 		d.lock = lock
 		s.dirs = append(s.dirs, d)
-		m, found, err := readMeta(s.fs, path)
+		m, found, err := checkpoint.ReadMeta(s.fs, path)
 		if err != nil {
 			return err
 		}
-		if found && m.nodeID != s.options.BrokerID {
-			return fmt.Errorf("%s belongs to node.id %d, this broker is %d", path, m.nodeID, s.options.BrokerID)
+		if found && m.NodeID != s.options.BrokerID {
+			return fmt.Errorf("%s belongs to node.id %d, this broker is %d", path, m.NodeID, s.options.BrokerID)
 		}
-		if found && s.clusterID != "" && m.clusterID != "" && m.clusterID != s.clusterID {
-			return fmt.Errorf("%s belongs to cluster.id %s, not to %s", path, m.clusterID, s.clusterID)
+		if found && s.clusterID != "" && m.ClusterID != "" && m.ClusterID != s.clusterID {
+			return fmt.Errorf("%s belongs to cluster.id %s, not to %s", path, m.ClusterID, s.clusterID)
 		}
-		if m.clusterID != "" {
-			s.clusterID = m.clusterID
+		if m.ClusterID != "" {
+			s.clusterID = m.ClusterID
 		}
 		metas[i] = m
 	}
@@ -175,13 +181,13 @@ func (s *Store) openDirs() error {
 		s.clusterID = newUUIDString()
 	}
 	for i, d := range s.dirs {
-		m := metaProperties{s.clusterID, s.options.BrokerID, metas[i].directoryID}
-		if m.directoryID == "" {
-			m.directoryID = newUUIDString()
+		m := checkpoint.MetaProperties{ClusterID: s.clusterID, NodeID: s.options.BrokerID, DirectoryID: metas[i].DirectoryID}
+		if m.DirectoryID == "" {
+			m.DirectoryID = newUUIDString()
 		}
-		d.directoryID = m.directoryID
+		d.directoryID = m.DirectoryID
 		if m != metas[i] {
-			if err := writeMeta(s.fs, d.path, m); err != nil {
+			if err := checkpoint.WriteMeta(s.fs, d.path, m); err != nil {
 				return err
 			}
 		}
@@ -203,7 +209,7 @@ func (s *Store) makeLogDir(path string) error {
 // newUUIDString never begins with a dash, which command lines would take for an option (Uuid.randomUuid).
 func newUUIDString() string {
 	for {
-		if u := uuidString(randomUUID()); u[0] != '-' {
+		if u := checkpoint.UUIDString(checkpoint.RandomUUID()); u[0] != '-' {
 			return u
 		}
 	}
@@ -278,39 +284,39 @@ func (s *Store) Stalled() []*Partition {
 }
 
 // publish puts p (or, with nil, nothing) at its place in the map. Caller: mu.
-func (s *Store) publish(key partitionKey, p *Partition) {
-	sh := s.shard(key.topic)
+func (s *Store) publish(key checkpoint.Key, p *Partition) {
+	sh := s.shard(key.Topic)
 	next := map[string]map[int32]*Partition{}
 	if old := sh.topics.Load(); old != nil {
 		for topic, parts := range *old {
 			next[topic] = parts
 		}
 	}
-	parts := make(map[int32]*Partition, len(next[key.topic])+1)
-	for id, other := range next[key.topic] {
+	parts := make(map[int32]*Partition, len(next[key.Topic])+1)
+	for id, other := range next[key.Topic] {
 		parts[id] = other
 	}
-	if old := parts[key.partition]; old != nil {
+	if old := parts[key.Partition]; old != nil {
 		old.logDir.partitions--
 	}
-	delete(parts, key.partition)
+	delete(parts, key.Partition)
 	if p != nil {
-		parts[key.partition] = p
+		parts[key.Partition] = p
 		p.logDir.partitions++
 	}
-	if next[key.topic] = parts; len(parts) == 0 {
-		delete(next, key.topic)
+	if next[key.Topic] = parts; len(parts) == 0 {
+		delete(next, key.Topic)
 	}
 	sh.topics.Store(&next)
 }
 
 // exclusive waits for its turn on one partition's directory.
-func (s *Store) exclusive(key partitionKey) (done func(), err error) {
+func (s *Store) exclusive(key checkpoint.Key) (done func(), err error) {
 	for {
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
-			return nil, fmt.Errorf("%s-%d: %w", key.topic, key.partition, ErrClosed)
+			return nil, fmt.Errorf("%s-%d: %w", key.Topic, key.Partition, ErrClosed)
 		}
 		busy := s.creating[key]
 		if busy == nil {
@@ -332,7 +338,7 @@ func (s *Store) exclusive(key partitionKey) (done func(), err error) {
 // Ensure opens or creates the partition's directory. A directory with another topic id is set aside (-stray) and never
 // served. Calls for different partitions may run at the same time, which lets their syncs overlap.
 func (s *Store) Ensure(topic string, topicID [16]byte, partition int32, c Config) (*Partition, error) {
-	key := partitionKey{topic, partition}
+	key := checkpoint.Key{Topic: topic, Partition: partition}
 	if _, _, ok := parsePartitionDir(partitionDir(topic, partition)); !ok {
 		return nil, fmt.Errorf("%q is no topic name, or %d no partition", topic, partition)
 	}
@@ -353,14 +359,14 @@ func (s *Store) Ensure(topic string, topicID [16]byte, partition int32, c Config
 			p.SetConfig(c)
 			return p, nil
 		case [16]byte{}: // created, or copied here, without its metadata
-			if err := writePartitionMetadata(s.fs, p.path, topicID); err != nil {
+			if err := checkpoint.WritePartitionMetadata(s.fs, p.path, topicID); err != nil {
 				return nil, p.wrap(err)
 			}
 			p.topicID = topicID
 			p.SetConfig(c)
 			return p, nil
 		}
-		s.logger.Warn("directory of another topic id set aside", "dir", p.path, "found", uuidString(p.topicID), "wanted", uuidString(topicID))
+		s.logger.Warn("directory of another topic id set aside", "dir", p.path, "found", checkpoint.UUIDString(p.topicID), "wanted", checkpoint.UUIDString(topicID))
 		if _, err := s.setAside(p, strayDirSuffix); err != nil {
 			return nil, err
 		}
@@ -370,7 +376,7 @@ func (s *Store) Ensure(topic string, topicID [16]byte, partition int32, c Config
 
 // create makes the directory durably: first what is in it, then its name in the log directory. A crash leaves no
 // directory, or one without metadata that the next Ensure adopts.
-func (s *Store) create(key partitionKey, topicID [16]byte, c Config) (*Partition, error) {
+func (s *Store) create(key checkpoint.Key, topicID [16]byte, c Config) (*Partition, error) {
 	d, stale := s.placement(key)
 	placed := true
 	defer func() {
@@ -382,10 +388,10 @@ func (s *Store) create(key partitionKey, topicID [16]byte, c Config) (*Partition
 	}()
 	if stale {
 		if err := s.writeCheckpoints(d, nil); err != nil {
-			return nil, fmt.Errorf("%s-%d: %w: %w", key.topic, key.partition, ErrStorage, err)
+			return nil, fmt.Errorf("%s-%d: %w: %w", key.Topic, key.Partition, ErrStorage, err)
 		}
 	}
-	p := s.newPartition(d, key, filepath.Join(d.path, partitionDir(key.topic, key.partition)))
+	p := s.newPartition(d, key, filepath.Join(d.path, partitionDir(key.Topic, key.Partition)))
 	p.topicID = topicID
 	p.SetConfig(c)
 	g := newSegment(s, p.path, 0)
@@ -399,7 +405,7 @@ func (s *Store) create(key partitionKey, topicID [16]byte, c Config) (*Partition
 		}
 	}
 	if err == nil {
-		err = writePartitionMetadata(s.fs, p.path, topicID)
+		err = checkpoint.WritePartitionMetadata(s.fs, p.path, topicID)
 	}
 	if err == nil {
 		err = s.fs.SyncDir(d.path)
@@ -408,7 +414,7 @@ func (s *Store) create(key partitionKey, topicID [16]byte, c Config) (*Partition
 		if !errors.Is(err, fs.ErrExist) {
 			err = errors.Join(err, s.fs.RemoveAll(p.path)) // nothing was served from it
 		}
-		return nil, fmt.Errorf("%s-%d: %w: %w", key.topic, key.partition, ErrStorage, err)
+		return nil, fmt.Errorf("%s-%d: %w: %w", key.Topic, key.Partition, ErrStorage, err)
 	}
 	p.setSegments([]*segment{g})
 	s.mu.Lock()
@@ -420,7 +426,7 @@ func (s *Store) create(key partitionKey, topicID [16]byte, c Config) (*Partition
 }
 
 // placement picks the directory with the fewest partitions.
-func (s *Store) placement(key partitionKey) (best *logDir, stale bool) {
+func (s *Store) placement(key checkpoint.Key) (best *logDir, stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range s.dirs {
@@ -432,17 +438,18 @@ func (s *Store) placement(key partitionKey) (best *logDir, stale bool) {
 	return best, best.stale[key]
 }
 
-func (s *Store) newPartition(d *logDir, key partitionKey, path string) *Partition {
-	p := &Partition{store: s, topic: key.topic, id: key.partition, logDir: d, path: path, producers: producer.New()}
+func (s *Store) newPartition(d *logDir, key checkpoint.Key, path string) *Partition {
+	p := &Partition{store: s, topic: key.Topic, id: key.Partition, logDir: d, path: path, producers: producer.New()}
 	c := DefaultConfig()
 	p.config.Store(&c)
+	p.cleanedTo.Store(-1)
 	p.setSegments(nil)
 	return p
 }
 
 // Delete closes the partition, renames its directory to <topic>-<partition>.<hex>-delete in one step and removes it later.
 func (s *Store) Delete(topic string, partition int32) error {
-	key := partitionKey{topic, partition}
+	key := checkpoint.Key{Topic: topic, Partition: partition}
 	done, err := s.exclusive(key)
 	if err != nil {
 		return err
@@ -464,11 +471,14 @@ func (s *Store) Delete(topic string, partition int32) error {
 // directory is found again at the next start.
 func (s *Store) setAside(p *Partition, suffix string) (aside string, err error) {
 	s.mu.Lock()
-	s.publish(partitionKey{p.topic, p.id}, nil)
-	p.logDir.stale[partitionKey{p.topic, p.id}] = true
+	s.publish(checkpoint.Key{Topic: p.topic, Partition: p.id}, nil)
+	p.logDir.stale[checkpoint.Key{Topic: p.topic, Partition: p.id}] = true
 	s.mu.Unlock()
 	p.close()
-	aside = filepath.Join(p.logDir.path, asideDir(p.topic, p.id, randomUUID(), suffix))
+	s.compactor.leave(p)
+	p.headMu.Lock() // nothing may go on to rename files at this path: the next partition of the name gets it
+	defer p.headMu.Unlock()
+	aside = filepath.Join(p.logDir.path, asideDir(p.topic, p.id, checkpoint.RandomUUID(), suffix))
 	if err := s.fs.Rename(p.path, aside); err != nil {
 		return "", p.wrap(fmt.Errorf("%w: %w", ErrStorage, err))
 	}
@@ -501,7 +511,7 @@ func (s *Store) Stray(keep func(topic string, partition int32, id [16]byte) bool
 		if keep(p.topic, p.id, p.topicID) {
 			continue
 		}
-		done, err := s.exclusive(partitionKey{p.topic, p.id})
+		done, err := s.exclusive(checkpoint.Key{Topic: p.topic, Partition: p.id})
 		if err != nil {
 			return err
 		}
@@ -517,4 +527,10 @@ func (s *Store) Stray(keep func(topic string, partition int32, id [16]byte) bool
 }
 
 // NextProducerID returns an id that was never returned before, over all restarts.
-func (s *Store) NextProducerID() (int64, error) { return s.ids.next() }
+func (s *Store) NextProducerID() (int64, error) {
+	id, err := s.ids.Next()
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	return id, nil
+}

@@ -82,6 +82,8 @@ func (h *harness) stop() {
 func (h *harness) kill() {
 	h.t.Helper()
 	s := h.s
+	s.compactor.cancel()
+	s.compactor.wait()
 	close(s.janitor.stop)
 	<-s.janitor.done
 	s.committer.close()

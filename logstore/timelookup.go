@@ -3,9 +3,11 @@ package logstore
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	"kaas/codec/batch"
 	"kaas/internal/limits"
+	"kaas/logstore/logfile"
 )
 
 // OffsetForTimestamp finds the first record whose timestamp is at or after timestampMs (KIP-79), exact to the record: the
@@ -16,17 +18,11 @@ func (p *Partition) OffsetForTimestamp(ctx context.Context, timestampMs int64, i
 	}
 	limit := p.limit(iso)
 	start := p.logStart.Load()
-	list := p.segments.Load()
-	for i := max(list.find(start), 0); i < len(list.all); i++ {
-		g := list.all[i]
+	for g := range p.held(start) {
 		if g.baseOffset >= limit.offset {
 			break
 		}
-		if !g.acquire() {
-			continue // below the log start by now
-		}
 		found, ok, err := p.lookupTime(ctx, g, timestampMs, start, limit.offset)
-		g.release()
 		if err != nil {
 			return TimestampOffset{}, false, p.wrap(err)
 		}
@@ -35,6 +31,32 @@ func (p *Partition) OffsetForTimestamp(ctx context.Context, timestampMs int64, i
 		}
 	}
 	return TimestampOffset{}, false, nil
+}
+
+// held yields the segments from the one that holds offset on, each with a reference while the body runs. When one was
+// deleted or compacted away meanwhile it goes on in the list of now, where the one before ended.
+func (p *Partition) held(offset int64) iter.Seq[*segment] {
+	return func(yield func(*segment) bool) {
+		list := p.segments.Load()
+		for i := max(list.find(offset), 0); i < len(list.all); i++ {
+			g := list.all[i]
+			if !g.acquire() {
+				now := p.segments.Load()
+				if now == list {
+					return // closed
+				}
+				list = now
+				i = max(list.find(offset), 0) - 1
+				continue
+			}
+			offset = max(offset, g.endOffset.Load())
+			more := yield(g)
+			g.release()
+			if !more {
+				return
+			}
+		}
+	}
 }
 
 // lookupTime searches one segment for the first record at or after timestampMs in [start, limit). The caller holds a
@@ -62,13 +84,13 @@ func (p *Partition) lookupTime(ctx context.Context, g *segment, timestampMs, sta
 	if err != nil {
 		return none, false, err
 	}
-	sc := scanner{file: f, at: at, size: g.sizeBytes.Load(), headersOnly: true}
-	defer sc.close()
+	sc := logfile.Scanner{File: f, At: at, Size: g.sizeBytes.Load(), HeadersOnly: true}
+	defer sc.Close()
 	for {
 		if err := ctx.Err(); err != nil {
 			return none, false, err
 		}
-		v, at, err := sc.next()
+		v, at, err := sc.Next()
 		if err != nil {
 			return none, false, fmt.Errorf("%w: %s at %d: %w", ErrStorage, g.path(logSuffix), at, err)
 		}
@@ -119,19 +141,13 @@ func (p *Partition) MaxTimestamp(ctx context.Context, iso Isolation) (TimestampO
 	}
 	limit := p.limit(iso)
 	start := p.logStart.Load()
-	list := p.segments.Load()
 	best := TimestampOffset{TimestampMs: -1}
 	found := false
-	for i := max(list.find(start), 0); i < len(list.all); i++ {
-		g := list.all[i]
+	for g := range p.held(start) {
 		if g.baseOffset >= limit.offset {
 			break
 		}
-		if !g.acquire() {
-			continue
-		}
 		t, ok, err := p.maxTimestampOf(ctx, g, start, limit.offset, best.TimestampMs)
-		g.release()
 		if err != nil {
 			return TimestampOffset{}, false, p.wrap(err)
 		}
@@ -164,14 +180,14 @@ func (p *Partition) maxTimestampOf(ctx context.Context, g *segment, start, limit
 	if err != nil {
 		return best, false, err
 	}
-	sc := scanner{file: f, at: at, size: g.sizeBytes.Load(), headersOnly: true}
-	defer sc.close()
+	sc := logfile.Scanner{File: f, At: at, Size: g.sizeBytes.Load(), HeadersOnly: true}
+	defer sc.Close()
 	best.TimestampMs = floor
 	for {
 		if err := ctx.Err(); err != nil {
 			return best, false, err
 		}
-		v, at, err := sc.next()
+		v, at, err := sc.Next()
 		if err != nil {
 			return best, false, fmt.Errorf("%w: %s at %d: %w", ErrStorage, g.path(logSuffix), at, err)
 		}
@@ -188,8 +204,16 @@ func (p *Partition) maxTimestampOf(ctx context.Context, g *segment, start, limit
 		if found && t.TimestampMs > best.TimestampMs {
 			best, ok = t, true
 		}
-		if named && v.BaseOffset() >= start {
+		if named && found && v.BaseOffset() >= start {
 			return best, ok, nil // the index names it, and all of it may be seen
+		}
+		if named && !found && from > start { // compaction took its records: the batches before it count
+			named, from = false, start
+			if at, err = g.positionBefore(from); err != nil {
+				return best, false, err
+			}
+			sc = logfile.Scanner{File: f, At: at, Size: g.sizeBytes.Load(), HeadersOnly: true}
+			continue
 		}
 		named = false // the record that carries it may be deleted: look at every batch
 	}

@@ -179,7 +179,7 @@ func TestLeaderEpochs(t *testing.T) {
 			} else {
 				h.stop()
 			}
-			if err := h.s0().Remove(filepath.Join(h.o.Dirs[0], "a-0", epochsName)); err != nil {
+			if err := h.s0().Remove(filepath.Join(h.o.Dirs[0], "a-0", "leader-epoch-checkpoint")); err != nil {
 				t.Fatal(err)
 			}
 			h.open()

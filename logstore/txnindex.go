@@ -59,11 +59,24 @@ func (g *segment) appendAborted(a AbortedTxn) error {
 
 // AbortedTransactions appends the aborted transactions that overlap [from, to) to into.
 func (p *Partition) AbortedTransactions(from, to int64, into []AbortedTxn) []AbortedTxn {
-	list := p.segments.Load()
+	before := len(into)
+	for {
+		found, complete := p.abortedIn(p.segments.Load(), from, to, into)
+		if complete {
+			return found
+		}
+		into = found[:before] // a segment was deleted or compacted away meanwhile: look at what is there now
+	}
+}
+
+func (p *Partition) abortedIn(list *segmentList, from, to int64, into []AbortedTxn) (found []AbortedTxn, complete bool) {
 	for i := max(list.find(from), 0); i < len(list.all); i++ {
 		g := list.all[i]
 		if !g.acquire() {
-			continue // deleted by retention: its offsets are below the log start
+			if list == p.segments.Load() {
+				return into, true // closed: the list's references are gone with it
+			}
+			return into, false
 		}
 		aborted, err := g.abortedTxns()
 		g.release()
@@ -76,9 +89,9 @@ func (p *Partition) AbortedTransactions(from, to int64, into []AbortedTxn) []Abo
 				into = append(into, a)
 			}
 			if a.LastStableOffset >= to {
-				return into // what comes later began at or after this stable offset
+				return into, true // what comes later began at or after this stable offset
 			}
 		}
 	}
-	return into
+	return into, true
 }

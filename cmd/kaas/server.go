@@ -141,6 +141,11 @@ func (s *server) startStore(ctx context.Context) (err error) {
 		ClusterID:                    s.config.ClusterID,
 		ProducerIDExpirationMs:       int64(s.config.ProducerIDExpirationMs),
 		RetentionCheckIntervalMs:     s.config.LogRetentionCheckIntervalMs,
+		Cleaner: logstore.CleanerOptions{
+			Disabled: !s.config.LogCleanerEnable || s.config.LogCleanerThreads == 0, Threads: int(s.config.LogCleanerThreads), BackoffMs: s.config.LogCleanerBackoffMs,
+			DedupeBufferBytes: s.config.LogCleanerDedupeBufferSize, IOBufferBytes: int(s.config.LogCleanerIOBufferSize),
+			LoadFactor: s.config.LogCleanerIOBufferLoadFactor, IOMaxBytesPerSecond: s.config.LogCleanerIOMaxBytesPerSecond,
+		},
 	})
 	if err != nil {
 		return err

@@ -162,6 +162,12 @@ type Marker struct {
 	coordinatorEpoch int32
 }
 
+// IsEndTxn says that it ends a transaction; other control batches do not.
+func (m Marker) IsEndTxn() bool { return m.valid }
+
+// IsCommit says that it commits.
+func (m Marker) IsCommit() bool { return m.commit }
+
 // ParseMarker reads the first record of a control batch.
 func ParseMarker(v batch.View) (Marker, error) {
 	it, err := v.Records(limits.DecompressedBatchBytes)
@@ -375,6 +381,26 @@ func Decode(b []byte) (*States, error) {
 // New knows no producer.
 func New() *States {
 	return &States{byID: map[int64]*entry{}, SnapshotOffset: -1}
+}
+
+// LastBatches is, by producer id, the batch that keeps the producer's state when a log is compacted
+// (UnifiedLog.lastRecordsOfActiveProducers).
+func (s *States) LastBatches() map[int64]LastBatch {
+	all := make(map[int64]LastBatch, len(s.byID))
+	for id, e := range s.byID {
+		last := LastBatch{Epoch: e.epoch, LastOffset: -1}
+		if e.count > 0 {
+			last.LastOffset = e.batches[e.count-1].LastOffset
+		}
+		all[id] = last
+	}
+	return all
+}
+
+// LastBatch is a producer's newest batch with a sequence; LastOffset -1: there is none, its markers tell its epoch.
+type LastBatch struct {
+	LastOffset int64
+	Epoch      int16
 }
 
 // Len is how many producers are known.

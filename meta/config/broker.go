@@ -54,6 +54,8 @@ type Broker struct {
 	LogCleanerBackoffMs           int64   `key:"log.cleaner.backoff.ms"`
 	LogCleanerDedupeBufferSize    int64   `key:"log.cleaner.dedupe.buffer.size"`
 	LogCleanerIOMaxBytesPerSecond float64 `key:"log.cleaner.io.max.bytes.per.second"`
+	LogCleanerIOBufferSize        int32   `key:"log.cleaner.io.buffer.size"`
+	LogCleanerIOBufferLoadFactor  float64 `key:"log.cleaner.io.buffer.load.factor"`
 	ProducerIDExpirationMs        int32   `key:"producer.id.expiration.ms"`
 
 	// groups

@@ -8,7 +8,6 @@ const (
 	whyLoops          = "requests run on the network loops and on the admin workers"
 	// What Kafka does without a plug-in, which is what kaas does.
 	defaultPrincipalBuilder = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
-	whyCleaner              = "the cleaner sizes its buffers by log.cleaner.dedupe.buffer.size"
 )
 
 func words(low int64) check { return between(low, math.MaxInt32) }
@@ -71,15 +70,15 @@ var brokerKeys = []Key{
 	{Name: "compression.gzip.level", Type: Int, Default: "-1", check: check{func(p any) bool { n := p.(int64); return n == -1 || n >= 1 && n <= 9 }, "-1 or 1 to 9"}, Dynamic: true, Standing: Later, Why: whyRecompress, Doc: docFor("compression.gzip.level")},
 	{Name: "compression.lz4.level", Type: Int, Default: "9", check: between(1, 17), Dynamic: true, Standing: Later, Why: whyRecompress, Doc: docFor("compression.lz4.level")},
 	{Name: "compression.zstd.level", Type: Int, Default: "3", check: between(-131072, 22), Dynamic: true, Standing: Later, Why: whyRecompress, Doc: docFor("compression.zstd.level")},
-	{Name: "log.cleaner.delete.retention.ms", Type: Long, Default: "86400000", check: atLeast(0), Dynamic: true, Standing: Later, Why: whyCompaction, Doc: docFor("delete.retention.ms")},
+	{Name: "log.cleaner.delete.retention.ms", Type: Long, Default: "86400000", check: atLeast(0), Dynamic: true, Doc: docFor("delete.retention.ms")},
 	{Name: "log.segment.delete.delay.ms", Type: Long, Default: "60000", check: atLeast(0), Dynamic: true, Doc: docFor("file.delete.delay.ms")},
 	{Name: "log.flush.interval.messages", Type: Long, Default: "1", KafkaDefault: "9223372036854775807", check: atLeast(1), Dynamic: true, Doc: docFor("flush.messages")},
 	{Name: "log.flush.interval.ms", Type: Long, NullDefault: true, Dynamic: true, Doc: docFor("flush.ms"), Synonyms: []Synonym{{Name: "log.flush.scheduler.interval.ms"}}},
 	{Name: "log.index.interval.bytes", Type: Int, Default: "4096", check: words(0), Dynamic: true, Doc: docFor("index.interval.bytes")},
 	{Name: "log.index.size.max.bytes", Type: Int, Default: "10485760", check: words(4), Dynamic: true, Doc: docFor("segment.index.bytes")},
-	{Name: "log.cleaner.max.compaction.lag.ms", Type: Long, Default: "9223372036854775807", check: atLeast(1), Dynamic: true, Standing: Later, Why: whyCompaction, Doc: docFor("max.compaction.lag.ms")},
-	{Name: "log.cleaner.min.compaction.lag.ms", Type: Long, Default: "0", check: atLeast(0), Dynamic: true, Standing: Later, Why: whyCompaction, Doc: docFor("min.compaction.lag.ms")},
-	{Name: "log.cleaner.min.cleanable.ratio", Type: Double, Default: "0.5", check: ratio(0, 1), Dynamic: true, Standing: Later, Why: whyCompaction, Doc: docFor("min.cleanable.dirty.ratio")},
+	{Name: "log.cleaner.max.compaction.lag.ms", Type: Long, Default: "9223372036854775807", check: atLeast(1), Dynamic: true, Doc: docFor("max.compaction.lag.ms")},
+	{Name: "log.cleaner.min.compaction.lag.ms", Type: Long, Default: "0", check: atLeast(0), Dynamic: true, Doc: docFor("min.compaction.lag.ms")},
+	{Name: "log.cleaner.min.cleanable.ratio", Type: Double, Default: "0.5", check: ratio(0, 1), Dynamic: true, Doc: docFor("min.cleanable.dirty.ratio")},
 	{Name: "max.decompressed.message.bytes", Type: Int, Default: "2147483639", check: between(1, 2147483639), Dynamic: true, Standing: Later, Why: "where the broker decompresses, it has a bound of its own", Doc: docFor("max.decompressed.message.bytes")},
 	{Name: "message.max.bytes", Type: Int, Default: "1048588", check: words(0), Dynamic: true, Doc: docFor("max.message.bytes")},
 	{Name: "log.message.timestamp.after.max.ms", Type: Long, Default: "3600000", check: atLeast(0), Dynamic: true, Doc: docFor("message.timestamp.after.max.ms")},
@@ -118,19 +117,19 @@ var brokerKeys = []Key{
 		Doc: "How long an idle producer's sequence numbers are remembered, in milliseconds."},
 
 	// Cleaner.
-	{Name: "log.cleaner.enable", Type: Boolean, Default: "true", Standing: Later, Why: whyCompaction,
+	{Name: "log.cleaner.enable", Type: Boolean, Default: "true",
 		Doc: "Whether topics with cleanup.policy=compact are compacted."},
-	{Name: "log.cleaner.threads", Type: Int, Default: "1", check: words(0), Dynamic: true, Standing: Later, Why: whyCompaction,
+	{Name: "log.cleaner.threads", Type: Int, Default: "1", check: words(0), Dynamic: true,
 		Doc: "Logs that are compacted at a time."},
-	{Name: "log.cleaner.backoff.ms", Type: Long, Default: "15000", check: atLeast(0), Dynamic: true, Standing: Later, Why: whyCompaction,
+	{Name: "log.cleaner.backoff.ms", Type: Long, Default: "15000", check: atLeast(0), Dynamic: true,
 		Doc: "How long the cleaner rests when there is nothing to compact, in milliseconds."},
-	{Name: "log.cleaner.dedupe.buffer.size", Type: Long, Default: "134217728", Dynamic: true, Standing: Later, Why: whyCompaction,
+	{Name: "log.cleaner.dedupe.buffer.size", Type: Long, Default: "134217728", Dynamic: true,
 		Doc: "Memory for the keys of the logs under compaction, in bytes."},
-	{Name: "log.cleaner.io.max.bytes.per.second", Type: Double, Default: "1.7976931348623157E308", Dynamic: true, Standing: Later, Why: whyCompaction,
+	{Name: "log.cleaner.io.max.bytes.per.second", Type: Double, Default: "1.7976931348623157E308", Dynamic: true,
 		Doc: "Bytes that compaction reads and writes in a second."},
-	{Name: "log.cleaner.io.buffer.size", Type: Int, Default: "524288", check: words(0), Dynamic: true, Standing: NoEffect, Why: whyCleaner,
+	{Name: "log.cleaner.io.buffer.size", Type: Int, Default: "524288", check: words(0), Dynamic: true,
 		Doc: "Copy buffer of the cleaner, in bytes."},
-	{Name: "log.cleaner.io.buffer.load.factor", Type: Double, Default: "0.9", Dynamic: true, Standing: NoEffect, Why: whyCleaner,
+	{Name: "log.cleaner.io.buffer.load.factor", Type: Double, Default: "0.9", Dynamic: true,
 		Doc: "How full the cleaner's key buffer may get."},
 
 	// Groups.

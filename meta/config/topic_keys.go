@@ -6,7 +6,6 @@ import "math"
 const (
 	whyNoReplicas = "kaas keeps one copy of a partition, on its volume; there are no replicas to wait for or to move"
 	whyNoTiering  = "tiered storage is not built"
-	whyCompaction = "compaction is not built yet: cleanup.policy=compact keeps every record"
 	whyRecompress = "the broker does not re-encode batches yet, they stay as they were sent"
 )
 
@@ -14,7 +13,7 @@ const (
 // differs from Kafka's is flush.messages: see its row.
 var topicKeys = []Key{
 	{Name: "cleanup.policy", Type: List, Default: "delete", check: someOf("compact", "delete"), Synonyms: []Synonym{{Name: "log.cleanup.policy"}},
-		Doc: "What happens to old segments: delete removes them by retention.ms and retention.bytes, compact keeps the last record of each key. Both may be given; an empty list keeps everything. Compaction is not built yet: compact keeps every record."},
+		Doc: "What happens to old segments: delete removes them by retention.ms and retention.bytes, compact keeps the last record of each key. Both may be given; an empty list keeps everything."},
 	{Name: "compression.gzip.level", Type: Int, Default: "-1", check: check{func(p any) bool { n := p.(int64); return n == -1 || n >= 1 && n <= 9 }, "-1 or 1 to 9"}, Standing: Later, Why: whyRecompress, Synonyms: []Synonym{{Name: "compression.gzip.level"}},
 		Doc: "Level used where the broker itself compresses with gzip; -1 is the library's own."},
 	{Name: "compression.lz4.level", Type: Int, Default: "9", check: between(1, 17), Standing: Later, Why: whyRecompress, Synonyms: []Synonym{{Name: "compression.lz4.level"}},
@@ -23,7 +22,7 @@ var topicKeys = []Key{
 		Doc: "Codec of the batches on disk. producer keeps each batch as it was sent; any other value makes the broker re-encode batches that differ."},
 	{Name: "compression.zstd.level", Type: Int, Default: "3", check: between(-131072, 22), Standing: Later, Why: whyRecompress, Synonyms: []Synonym{{Name: "compression.zstd.level"}},
 		Doc: "Level used where the broker itself compresses with zstd."},
-	{Name: "delete.retention.ms", Type: Long, Default: "86400000", check: atLeast(0), Standing: Later, Why: whyCompaction, Synonyms: []Synonym{{Name: "log.cleaner.delete.retention.ms"}},
+	{Name: "delete.retention.ms", Type: Long, Default: "86400000", check: atLeast(0), Synonyms: []Synonym{{Name: "log.cleaner.delete.retention.ms"}},
 		Doc: "How long a tombstone stays readable in a compacted topic, in milliseconds."},
 	{Name: "errors.deadletterqueue.group.enable", Type: Boolean, Default: "false", Standing: Fixed, Only: []string{"false"}, Why: "share groups are not built",
 		Doc: "Whether share groups may use this topic as their dead-letter queue."},
@@ -45,7 +44,7 @@ var topicKeys = []Key{
 		Doc: "Bytes of a tiered partition that stay on the local disk; -2 follows retention.bytes."},
 	{Name: "local.retention.ms", Type: Long, Default: "-2", check: atLeast(-2), Standing: NoEffect, Why: whyNoTiering, Synonyms: []Synonym{{Name: "log.local.retention.ms"}},
 		Doc: "Time that segments of a tiered partition stay on the local disk, in milliseconds; -2 follows retention.ms."},
-	{Name: "max.compaction.lag.ms", Type: Long, Default: "9223372036854775807", check: atLeast(1), Standing: Later, Why: whyCompaction, Synonyms: []Synonym{{Name: "log.cleaner.max.compaction.lag.ms"}},
+	{Name: "max.compaction.lag.ms", Type: Long, Default: "9223372036854775807", check: atLeast(1), Synonyms: []Synonym{{Name: "log.cleaner.max.compaction.lag.ms"}},
 		Doc: "Longest time that a record may wait for compaction, in milliseconds."},
 	{Name: "max.decompressed.message.bytes", Type: Int, Default: "2147483639", check: between(1, 2147483639), Standing: Later, Why: "where the broker decompresses, it has a bound of its own", Synonyms: []Synonym{{Name: "max.decompressed.message.bytes"}},
 		Doc: "Largest size of a batch after decompression, where the broker has to decompress it."},
@@ -57,9 +56,9 @@ var topicKeys = []Key{
 		Doc: "How far a record's timestamp may lie behind the broker's clock, in milliseconds. Not looked at with LogAppendTime."},
 	{Name: "message.timestamp.type", Type: String, Default: "CreateTime", check: oneOf("CreateTime", "LogAppendTime"), Synonyms: []Synonym{{Name: "log.message.timestamp.type"}},
 		Doc: "Whether records keep the producer's timestamp or get the time of the append."},
-	{Name: "min.cleanable.dirty.ratio", Type: Double, Default: "0.5", check: ratio(0, 1), Standing: Later, Why: whyCompaction, Synonyms: []Synonym{{Name: "log.cleaner.min.cleanable.ratio"}},
+	{Name: "min.cleanable.dirty.ratio", Type: Double, Default: "0.5", check: ratio(0, 1), Synonyms: []Synonym{{Name: "log.cleaner.min.cleanable.ratio"}},
 		Doc: "Share of uncompacted bytes at which a log is compacted."},
-	{Name: "min.compaction.lag.ms", Type: Long, Default: "0", check: atLeast(0), Standing: Later, Why: whyCompaction, Synonyms: []Synonym{{Name: "log.cleaner.min.compaction.lag.ms"}},
+	{Name: "min.compaction.lag.ms", Type: Long, Default: "0", check: atLeast(0), Synonyms: []Synonym{{Name: "log.cleaner.min.compaction.lag.ms"}},
 		Doc: "Shortest time that a record stays uncompacted, in milliseconds."},
 	{Name: "min.insync.replicas", Type: Int, Default: "1", check: between(1, math.MaxInt32), Standing: NoEffect, Why: whyNoReplicas, Synonyms: []Synonym{{Name: "min.insync.replicas"}},
 		Doc: "Replicas that must hold a record before acks=all is answered. The volume is the only copy and always in sync, so no value makes a produce fail."},

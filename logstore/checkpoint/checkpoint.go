@@ -1,8 +1,9 @@
-package logstore
+package checkpoint
 
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,12 +15,21 @@ import (
 	"kaas/internal/vfs"
 )
 
+// Names of the files.
+const (
+	MetaName        = "meta.properties"
+	EpochsName      = "leader-epoch-checkpoint"
+	MetadataName    = "partition.metadata"
+	ProducerIDsName = "kaas-producer-ids" // ours: the next block of producer ids
+)
+
 // Checkpoint files are Kafka's CheckpointFile: a line with the version (0), a line with the number of entries, one line an
 // entry. They are replaced whole (vfs.WriteFileAtomic), so a crash leaves the old or the new one.
 
-type partitionKey struct {
-	topic     string
-	partition int32
+// Key names a partition.
+type Key struct {
+	Topic     string
+	Partition int32
 }
 
 func checkpointLines(b []byte) ([]string, error) {
@@ -34,8 +44,8 @@ func checkpointLines(b []byte) ([]string, error) {
 	return lines[2:], nil
 }
 
-// readOffsets reads "topic partition n1 n2 …" lines; a missing file is an empty one.
-func readOffsets(fsys vfs.FS, name string, numbers int) (map[partitionKey][]int64, error) {
+// ReadOffsets reads "topic partition n1 n2 …" lines; a missing file is an empty one.
+func ReadOffsets(fsys vfs.FS, name string, numbers int) (map[Key][]int64, error) {
 	b, err := vfs.ReadFile(fsys, name, limits.StoreFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -47,7 +57,7 @@ func readOffsets(fsys vfs.FS, name string, numbers int) (map[partitionKey][]int6
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	out := make(map[partitionKey][]int64, len(lines))
+	out := make(map[Key][]int64, len(lines))
 	for _, line := range lines {
 		fields := strings.Fields(line)
 		if len(fields) != 2+numbers {
@@ -59,18 +69,19 @@ func readOffsets(fsys vfs.FS, name string, numbers int) (map[partitionKey][]int6
 				return nil, fmt.Errorf("%s: line %q: %w", name, line, err)
 			}
 		}
-		out[partitionKey{fields[0], int32(values[0])}] = values[1:]
+		out[Key{fields[0], int32(values[0])}] = values[1:]
 	}
 	return out, nil
 }
 
-// offsetsFile collects lines for a checkpoint file.
-type offsetsFile struct {
+// Offsets collects lines for a checkpoint file.
+type Offsets struct {
 	lines bytes.Buffer
 	count int
 }
 
-func (o *offsetsFile) add(topic string, partition int32, numbers ...int64) {
+// Add adds a line.
+func (o *Offsets) Add(topic string, partition int32, numbers ...int64) {
 	fmt.Fprintf(&o.lines, "%s %d", topic, partition)
 	for _, n := range numbers {
 		fmt.Fprintf(&o.lines, " %d", n)
@@ -79,20 +90,22 @@ func (o *offsetsFile) add(topic string, partition int32, numbers ...int64) {
 	o.count++
 }
 
-func (o *offsetsFile) write(fsys vfs.FS, dir, name string) error {
+// Write replaces the file dir/name.
+func (o *Offsets) Write(fsys vfs.FS, dir, name string) error {
 	head := fmt.Appendf(nil, "0\n%d\n", o.count)
 	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, name), dir, append(head, o.lines.Bytes()...))
 }
 
-// metaProperties is Kafka's meta.properties, version 1.
-type metaProperties struct {
-	clusterID   string
-	nodeID      int32
-	directoryID string
+// MetaProperties is Kafka's meta.properties, version 1.
+type MetaProperties struct {
+	ClusterID   string
+	NodeID      int32
+	DirectoryID string
 }
 
-func readMeta(fsys vfs.FS, dir string) (m metaProperties, found bool, err error) {
-	name := filepath.Join(dir, metaName)
+// ReadMeta reads meta.properties of a log directory.
+func ReadMeta(fsys vfs.FS, dir string) (m MetaProperties, found bool, err error) {
+	name := filepath.Join(dir, MetaName)
 	b, err := vfs.ReadFile(fsys, name, limits.StoreFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, false, nil
@@ -120,15 +133,17 @@ func readMeta(fsys vfs.FS, dir string) (m metaProperties, found bool, err error)
 	if err != nil {
 		return m, false, fmt.Errorf("%s: node.id %q", name, node)
 	}
-	return metaProperties{values["cluster.id"], int32(n), values["directory.id"]}, true, nil
+	return MetaProperties{values["cluster.id"], int32(n), values["directory.id"]}, true, nil
 }
 
-func writeMeta(fsys vfs.FS, dir string, m metaProperties) error {
-	text := fmt.Sprintf("#\nversion=1\ncluster.id=%s\nnode.id=%d\ndirectory.id=%s\n", m.clusterID, m.nodeID, m.directoryID)
-	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, metaName), dir, []byte(text))
+// WriteMeta replaces meta.properties.
+func WriteMeta(fsys vfs.FS, dir string, m MetaProperties) error {
+	text := fmt.Sprintf("#\nversion=1\ncluster.id=%s\nnode.id=%d\ndirectory.id=%s\n", m.ClusterID, m.NodeID, m.DirectoryID)
+	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, MetaName), dir, []byte(text))
 }
 
-func randomUUID() (id [16]byte) {
+// RandomUUID is a version 4 UUID.
+func RandomUUID() (id [16]byte) {
 	// crypto/rand.Read never fails (it ends the process instead).
 	_, _ = rand.Read(id[:])
 	id[6] = id[6]&0x0f | 0x40
@@ -136,9 +151,9 @@ func randomUUID() (id [16]byte) {
 	return id
 }
 
-// readPartitionMetadata reads partition.metadata ("version: 0", "topic_id: <uuid>").
-func readPartitionMetadata(fsys vfs.FS, dir string) (id [16]byte, found bool, err error) {
-	name := filepath.Join(dir, metadataName)
+// ReadPartitionMetadata reads partition.metadata ("version: 0", "topic_id: <uuid>").
+func ReadPartitionMetadata(fsys vfs.FS, dir string) (id [16]byte, found bool, err error) {
+	name := filepath.Join(dir, MetadataName)
 	b, err := vfs.ReadFile(fsys, name, limits.StoreFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return id, false, nil
@@ -149,7 +164,7 @@ func readPartitionMetadata(fsys vfs.FS, dir string) (id [16]byte, found bool, er
 	for line := range strings.Lines(string(b)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if key == "topic_id" {
-			if id, err = parseUUID(strings.TrimSpace(value)); err != nil {
+			if id, err = ParseUUID(strings.TrimSpace(value)); err != nil {
 				return id, false, fmt.Errorf("%s: %w", name, err)
 			}
 			return id, true, nil
@@ -158,7 +173,23 @@ func readPartitionMetadata(fsys vfs.FS, dir string) (id [16]byte, found bool, er
 	return id, false, fmt.Errorf("%s: no topic_id", name)
 }
 
-func writePartitionMetadata(fsys vfs.FS, dir string, id [16]byte) error {
-	text := fmt.Sprintf("version: 0\ntopic_id: %s\n", uuidString(id))
-	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, metadataName), dir, []byte(text))
+// WritePartitionMetadata replaces partition.metadata.
+func WritePartitionMetadata(fsys vfs.FS, dir string, id [16]byte) error {
+	text := fmt.Sprintf("version: 0\ntopic_id: %s\n", UUIDString(id))
+	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, MetadataName), dir, []byte(text))
 }
+
+// UUIDString is Kafka's form of a UUID.
+func UUIDString(id [16]byte) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+// ParseUUID reads it.
+func ParseUUID(s string) (id [16]byte, err error) {
+	b, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil || len(b) != len(id) {
+		return id, fmt.Errorf("%q is no Kafka UUID", s)
+	}
+	return [16]byte(b), nil
+}
+
+// Len is the number of lines.
+func (o *Offsets) Len() int { return o.count }

@@ -1,4 +1,4 @@
-package logstore
+package checkpoint
 
 import (
 	"errors"
@@ -13,10 +13,10 @@ import (
 	"kaas/internal/vfs"
 )
 
-// producerIDs hands out producer ids. The file (docs/format/producer-ids.md) holds the first id that no process has
+// ProducerIDs hands out producer ids. The file (docs/format/producer-ids.md) holds the first id that no process has
 // reserved; a block is reserved by replacing it, durably, before an id of the block is used. A crash loses the rest of a
 // block, never an id twice.
-type producerIDs struct {
+type ProducerIDs struct {
 	fs  vfs.FS
 	dir string
 
@@ -25,9 +25,10 @@ type producerIDs struct {
 	reserved int64 // first id that is not reserved; owner: mu
 }
 
-func (p *producerIDs) open(fsys vfs.FS, dir string) error {
+// Open reads the file in a log directory.
+func (p *ProducerIDs) Open(fsys vfs.FS, dir string) error {
 	p.fs, p.dir = fsys, dir
-	name := filepath.Join(dir, producerIDsName)
+	name := filepath.Join(dir, ProducerIDsName)
 	b, err := vfs.ReadFile(fsys, name, limits.StoreFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -44,13 +45,14 @@ func (p *producerIDs) open(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-func (p *producerIDs) next() (int64, error) {
+// Next returns an id that was never returned before.
+func (p *ProducerIDs) Next() (int64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.nextID == p.reserved {
 		reserved := p.reserved + limits.ProducerIDBlock
-		if err := vfs.WriteFileAtomic(p.fs, filepath.Join(p.dir, producerIDsName), p.dir, fmt.Appendf(nil, "0\n%d\n", reserved)); err != nil {
-			return 0, fmt.Errorf("%w: producer ids: %w", ErrStorage, err)
+		if err := vfs.WriteFileAtomic(p.fs, filepath.Join(p.dir, ProducerIDsName), p.dir, fmt.Appendf(nil, "0\n%d\n", reserved)); err != nil {
+			return 0, fmt.Errorf("producer ids: %w", err)
 		}
 		p.reserved = reserved
 	}

@@ -1,4 +1,4 @@
-package logstore
+package checkpoint
 
 import (
 	"bytes"
@@ -17,14 +17,14 @@ type epochEntry struct {
 	startOffset int64
 }
 
-// epochCache is LeaderEpochFileCache: entries in growing order of both fields. Owner: Partition.mu.
-type epochCache struct {
+// Epochs is LeaderEpochFileCache: entries in growing order of both fields. Owner: Partition.mu.
+type Epochs struct {
 	entries []epochEntry
-	dirty   bool // the file is older than the entries
+	Dirty   bool // the file is older than the entries
 }
 
-// assign records that epoch begins at startOffset. Older epochs, and starts below what is known, change nothing.
-func (c *epochCache) assign(epoch int32, startOffset int64) {
+// Assign records that epoch begins at startOffset. Older epochs, and starts below what is known, change nothing.
+func (c *Epochs) Assign(epoch int32, startOffset int64) {
 	if n := len(c.entries); n > 0 {
 		last := c.entries[n-1]
 		if epoch <= last.epoch {
@@ -32,47 +32,48 @@ func (c *epochCache) assign(epoch int32, startOffset int64) {
 		}
 		if startOffset <= last.startOffset { // the epoch before got no record
 			c.entries[n-1] = epochEntry{epoch, startOffset}
-			c.dirty = true
+			c.Dirty = true
 			return
 		}
 	}
 	c.entries = append(c.entries, epochEntry{epoch, startOffset})
-	c.dirty = true
+	c.Dirty = true
 }
 
-func (c *epochCache) latest() int32 {
+// Latest is the newest epoch, -1: none.
+func (c *Epochs) Latest() int32 {
 	if n := len(c.entries); n > 0 {
 		return c.entries[n-1].epoch
 	}
 	return -1
 }
 
-// truncateStart drops epochs that end at or below offset and lets the one that holds it begin there.
-func (c *epochCache) truncateStart(offset int64) {
+// TruncateStart drops epochs that end at or below offset and lets the one that holds it begin there.
+func (c *Epochs) TruncateStart(offset int64) {
 	for len(c.entries) > 1 && c.entries[1].startOffset <= offset {
 		c.entries = c.entries[1:]
-		c.dirty = true
+		c.Dirty = true
 	}
 	if len(c.entries) > 0 && c.entries[0].startOffset < offset {
 		c.entries[0].startOffset = offset
-		c.dirty = true
+		c.Dirty = true
 	}
 }
 
-// truncateEnd drops epochs that began at or after offset.
-func (c *epochCache) truncateEnd(offset int64) {
+// TruncateEnd drops epochs that began at or after offset.
+func (c *Epochs) TruncateEnd(offset int64) {
 	for n := len(c.entries); n > 0 && c.entries[n-1].startOffset >= offset; n-- {
 		c.entries = c.entries[:n-1]
-		c.dirty = true
+		c.Dirty = true
 	}
 }
 
-// endOffset is LeaderEpochFileCache.endOffsetFor.
-func (c *epochCache) endOffset(epoch int32, logEnd int64) (int32, int64) {
+// EndOffset is LeaderEpochFileCache.endOffsetFor.
+func (c *Epochs) EndOffset(epoch int32, logEnd int64) (int32, int64) {
 	if epoch < 0 || len(c.entries) == 0 {
 		return -1, -1
 	}
-	if epoch == c.latest() {
+	if epoch == c.Latest() {
 		return epoch, logEnd
 	}
 	for i, e := range c.entries {
@@ -86,8 +87,8 @@ func (c *epochCache) endOffset(epoch int32, logEnd int64) (int32, int64) {
 	return -1, -1
 }
 
-// encode is Kafka's checkpoint file: version 0, count, then "epoch startOffset" lines.
-func (c *epochCache) encode() []byte {
+// Encode is Kafka's checkpoint file: version 0, count, then "epoch startOffset" lines.
+func (c *Epochs) Encode() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "0\n%d\n", len(c.entries))
 	for _, e := range c.entries {
@@ -96,8 +97,9 @@ func (c *epochCache) encode() []byte {
 	return b.Bytes()
 }
 
-func (c *epochCache) load(fsys vfs.FS, dir string) error {
-	name := filepath.Join(dir, epochsName)
+// Load reads the file of a partition.
+func (c *Epochs) Load(fsys vfs.FS, dir string) error {
+	name := filepath.Join(dir, EpochsName)
 	b, err := vfs.ReadFile(fsys, name, limits.StoreFileBytes)
 	if err != nil {
 		return err
@@ -113,18 +115,8 @@ func (c *epochCache) load(fsys vfs.FS, dir string) error {
 		if err1 != nil || err2 != nil {
 			return fmt.Errorf("%s: line %q", name, line)
 		}
-		c.assign(int32(epoch), start)
+		c.Assign(int32(epoch), start)
 	}
-	c.dirty = false
+	c.Dirty = false
 	return nil
 }
-
-// EndOffsetForEpoch answers OffsetForLeaderEpoch: the largest epoch <= epoch and the end of it, or -1, -1.
-func (p *Partition) EndOffsetForEpoch(epoch int32) (epochFound int32, endOffset int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.epochs.endOffset(epoch, p.end.offset.Load())
-}
-
-// LeaderEpoch is the newest epoch that the log knows; 0 for a new log.
-func (p *Partition) LeaderEpoch() int32 { return p.leaderEpoch.Load() }

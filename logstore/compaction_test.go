@@ -1,0 +1,601 @@
+package logstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"kaas/codec/batch"
+	"kaas/internal/vfs"
+)
+
+// cleanNow runs one round, whatever the dirty ratio is; false: there was nothing to clean.
+func cleanNow(t *testing.T, p *Partition) bool {
+	t.Helper()
+	c := p.store.compactor
+	plan, ok := c.planOf(p)
+	if !ok || plan.CleanableBytes == 0 {
+		return false
+	}
+	ctx, taken := c.take(p)
+	if !taken {
+		t.Fatal("a round runs already")
+	}
+	err := p.clean(ctx, c, plan)
+	c.mu.Lock()
+	p.cleanState.cancel()
+	p.cleanState.cancel = nil
+	c.left.Broadcast()
+	c.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.store.janitor.releaseDue(false)
+	p.store.janitor.bury()
+	return true
+}
+
+func inMemory(o *Options) { o.Dirs, o.FS = []string{"/data"}, vfs.NewMem() }
+
+func compacted(c *Config) {
+	c.CleanupCompact, c.CleanupDelete = true, false
+	c.SegmentBytes, c.IndexIntervalBytes, c.FileDeleteDelayMs = 600, 100, 0
+}
+
+// keyed makes a batch of key=value pairs; "key" alone is a tombstone.
+func keyed(codec batch.Compression, ms int64, pairs ...string) []byte {
+	b := batch.Builder{Compression: codec}
+	for _, pair := range pairs {
+		key, value, has := strings.Cut(pair, "=")
+		v := []byte(nil)
+		if has {
+			v = []byte(value)
+		}
+		b.Append(ms, []byte(key), v)
+	}
+	return build(&b)
+}
+
+type kept struct {
+	offset     int64
+	key, value string
+	null       bool
+	control    bool
+	ms         int64
+}
+
+// everything reads a log from its start as a consumer does and checks every batch.
+func everything(t *testing.T, p *Partition, iso Isolation) []kept {
+	t.Helper()
+	var out []kept
+	next := p.LogStartOffset()
+	for {
+		s, err := p.Read(next, 1<<20, true, iso)
+		if err != nil {
+			t.Fatalf("read at %d: %v", next, err)
+		}
+		if s.Len == 0 {
+			return out
+		}
+		for rest := s.Mem; len(rest) > 0; {
+			v, after, err := batch.Next(rest)
+			if err == nil {
+				err = v.Validate()
+			}
+			if err != nil || v.LastOffset() < next {
+				t.Fatalf("at %d: batch of %d to %d, %v", next, v.BaseOffset(), v.LastOffset(), err)
+			}
+			rest = after
+			it, err := v.Records(1 << 20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for it.Next() {
+				r := it.Record()
+				if r.Offset >= next {
+					out = append(out, kept{r.Offset, string(r.Key), string(r.Value), r.Value == nil, v.IsControl(), r.TimestampMs})
+				}
+			}
+			if it.Err() != nil {
+				t.Fatal(it.Err())
+			}
+			it.Close()
+			next = v.LastOffset() + 1
+		}
+		s.Release()
+	}
+}
+
+// TestCompactionOfEveryCodec: the newest record of each key stays with offset, timestamp, key and value; offsets that are
+// gone lead to the next one; so after a restart.
+func TestCompactionOfEveryCodec(t *testing.T) {
+	t.Parallel()
+	h := start(t, inMemory)
+	p := h.partition("c", compacted)
+	now := h.s.nowMs()
+	for n := range 30 {
+		put(t, p, keyed(batch.Compression(n%5), now+int64(n), fmt.Sprintf("k%d=v%d", n%4, n), fmt.Sprintf("k%d=w%d", (n+1)%4, n), "once"+fmt.Sprint(n)+"="+strings.Repeat("x", 40)))
+	}
+	end, before := p.LogEndOffset(), p.SizeBytes()
+	all := everything(t, p, ReadUncommitted)
+	active := p.segments.Load().active().baseOffset
+	if !cleanNow(t, p) {
+		t.Fatal("nothing to clean")
+	}
+	newest := map[string]int64{}
+	for _, r := range all {
+		if r.offset < active {
+			newest[r.key] = r.offset
+		}
+	}
+	want := slices.DeleteFunc(slices.Clone(all), func(r kept) bool { return r.offset < active && newest[r.key] != r.offset })
+	check := func() {
+		t.Helper()
+		got := everything(t, p, ReadUncommitted)
+		if !slices.Equal(got, want) {
+			t.Fatalf("got  %v\nwant %v", got, want)
+		}
+		if p.LogEndOffset() != end || p.LogStartOffset() != 0 {
+			t.Fatalf("log from %d to %d", p.LogStartOffset(), p.LogEndOffset())
+		}
+	}
+	check()
+	if p.SizeBytes() >= before {
+		t.Fatalf("%d bytes of %d are left", p.SizeBytes(), before)
+	}
+	if cleanNow(t, p) {
+		t.Fatal("the same part is cleaned twice")
+	}
+	for range 2 {
+		h.restart()
+		p = h.partition("c", compacted)
+		check()
+		h.crash()
+		p = h.partition("c", compacted)
+		check()
+	}
+	found, ok, err := p.OffsetForTimestamp(context.Background(), now, ReadUncommitted)
+	if err != nil || !ok || found.Offset != want[0].offset {
+		t.Fatalf("lookup by time: %+v %v %v, want offset %d", found, ok, err, want[0].offset)
+	}
+}
+
+// TestTombstonesWaitForTheirHorizon: a tombstone stays for delete.retention.ms after it was first cleaned, then it goes.
+func TestTombstonesWaitForTheirHorizon(t *testing.T) {
+	t.Parallel()
+	var offsetMs atomic.Int64
+	base := time.Now()
+	h := start(t, inMemory, func(o *Options) {
+		o.Clock = func() time.Time { return base.Add(time.Duration(offsetMs.Load()) * time.Millisecond) }
+	})
+	p := h.partition("c", compacted, func(c *Config) { c.DeleteRetentionMs = 5000 })
+	keys := func() string {
+		var out []string
+		for _, r := range everything(t, p, ReadUncommitted) {
+			if !strings.HasPrefix(r.key, "pad") {
+				out = append(out, fmt.Sprintf("%s%v%d", r.key, r.null, r.ms-base.UnixMilli()))
+			}
+		}
+		return strings.Join(out, " ")
+	}
+	pads := 0
+	pad := func() {
+		t.Helper()
+		for range 6 {
+			pads++
+			put(t, p, keyed(0, base.UnixMilli(), fmt.Sprintf("pad%d=%s", pads, strings.Repeat("p", 150))))
+		}
+	}
+	put(t, p, keyed(batch.Gzip, base.UnixMilli()+7, "a=1", "b=2"))
+	put(t, p, keyed(batch.Gzip, base.UnixMilli()+8, "a", "b=3"))
+	for step, want := range []string{"atrue8 bfalse8", "atrue8 bfalse8", "bfalse8"} {
+		pad()
+		offsetMs.Store(int64(step) * 4000)
+		if !cleanNow(t, p) {
+			t.Fatal("nothing to clean")
+		}
+		if got := keys(); got != want {
+			t.Fatalf("step %d: %q, want %q", step, got, want)
+		}
+	}
+}
+
+// TestMinCompactionLag: what is younger is not touched.
+func TestMinCompactionLag(t *testing.T) {
+	t.Parallel()
+	h := start(t, inMemory)
+	p := h.partition("c", compacted, func(c *Config) { c.MinCompactionLagMs = 60_000 })
+	now := h.s.nowMs()
+	for n := range 20 {
+		put(t, p, keyed(0, now-120_000*int64(1-n/10), fmt.Sprintf("k=%d %s", n, strings.Repeat("x", 200))))
+	}
+	if !cleanNow(t, p) {
+		t.Fatal("nothing to clean")
+	}
+	got := everything(t, p, ReadUncommitted)
+	if len(got) < 11 || len(got) > 13 || got[0].offset < 7 {
+		t.Fatalf("%d records are left from %d on", len(got), got[0].offset)
+	}
+}
+
+// TestCompactionAgainstModel: random keys, tombstones, codecs, transactions and idempotent producers; rounds of cleaning,
+// restarts and crashes in between. A consumer always sees, of each key, the newest committed value; the log goes on where it
+// was; a producer's last batch, sent again, is known.
+func TestCompactionAgainstModel(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rounds := 0
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end) && !t.Failed(); rounds++ {
+		runCompactionModel(t, rand.New(rand.NewPCG(seed, uint64(rounds))), rounds)
+	}
+	t.Logf("%d rounds", rounds)
+}
+
+type cleanModel struct {
+	t    *testing.T
+	rng  *rand.Rand
+	h    *harness
+	fs   *vfs.Mem
+	p    *Partition
+	last map[string]kept // newest committed record of each key
+	open [3][]kept       // records of the open transactions
+	who  [3]struct {
+		sequence int32
+		last     []byte
+		lastAt   int64
+	}
+	ms int64
+}
+
+func runCompactionModel(t *testing.T, rng *rand.Rand, round int) {
+	t.Helper()
+	m := &cleanModel{t: t, rng: rng, fs: vfs.NewRecording(), last: map[string]kept{}}
+	if err := m.fs.MkdirAll("/data"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.fs.SyncDir("/"); err != nil {
+		t.Fatal(err)
+	}
+	m.h = start(t, func(o *Options) { o.Dirs, o.FS = []string{"/data"}, m.fs })
+	m.ms = m.h.s.nowMs()
+	m.ensure()
+	for step := range 120 {
+		switch n := rng.IntN(100); {
+		case n < 60:
+			m.append()
+		case n < 72:
+			m.endTxn()
+		case n < 88:
+			cleanNow(t, m.p)
+		case n < 92:
+			m.h.s.checkpoint()
+		case n < 96:
+			m.h.restart()
+			m.ensure()
+		default:
+			m.crash()
+		}
+		m.check(fmt.Sprintf("round %d step %d", round, step))
+		if t.Failed() {
+			return
+		}
+	}
+	m.h.stop()
+	if err := m.fs.Close(); err != nil {
+		t.Error(err)
+	}
+	m.h.o.FS = nil
+}
+
+func (m *cleanModel) ensure() {
+	m.p = m.h.partition("c", compacted, func(c *Config) { c.SegmentBytes, c.DeleteRetentionMs = 700, 1<<40 })
+}
+
+func (m *cleanModel) append() {
+	who := m.rng.IntN(len(m.who)+2) - 2
+	b := batch.Builder{Compression: batch.Compression(m.rng.IntN(5))}
+	if who >= 0 {
+		b.HasProducer, b.ProducerID, b.BaseSequence = true, int64(who), m.who[who].sequence
+		b.Transactional = m.open[who] != nil || m.rng.IntN(3) == 0
+	}
+	var batchRecords []kept
+	at := m.p.LogEndOffset()
+	for i := range 1 + m.rng.IntN(3) {
+		r := kept{offset: at + int64(i), key: fmt.Sprint("k", m.rng.IntN(6)), value: fmt.Sprint(at, strings.Repeat("x", m.rng.IntN(60))), null: m.rng.IntN(6) == 0, ms: m.ms}
+		value := []byte(r.value)
+		if r.null {
+			r.value, value = "", nil
+		}
+		b.Append(r.ms, []byte(r.key), value)
+		batchRecords = append(batchRecords, r)
+	}
+	encoded := build(&b)
+	if who >= 0 {
+		m.who[who].last, m.who[who].lastAt = slices.Clone(encoded), at
+		m.who[who].sequence += int32(len(batchRecords))
+	}
+	put(m.t, m.p, encoded)
+	if b.Transactional {
+		m.open[who] = append(m.open[who], batchRecords...)
+		return
+	}
+	m.commit(batchRecords)
+}
+
+func (m *cleanModel) commit(records []kept) {
+	for _, r := range records {
+		if r.offset > m.last[r.key].offset || m.last[r.key].key == "" {
+			m.last[r.key] = r
+		}
+	}
+}
+
+func (m *cleanModel) endTxn() {
+	who := m.rng.IntN(len(m.who))
+	if m.open[who] == nil {
+		return
+	}
+	commit := m.rng.IntN(2) == 0
+	if _, err := m.p.Append(batch.EndTxnMarker(nil, int64(who), 0, commit, 1, m.ms), AppendOptions{Origin: OriginCoordinator}); err != nil {
+		m.t.Fatal(err)
+	}
+	await(m.t, m.p, m.p.LogEndOffset())
+	if commit {
+		m.commit(m.open[who])
+	}
+	m.open[who] = nil
+}
+
+func (m *cleanModel) crash() {
+	clone, err := m.fs.Clone(m.rng.IntN)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.h.kill()
+	if err := m.fs.Close(); err != nil {
+		m.t.Error(err)
+	}
+	m.fs, m.h.o.FS = clone, clone
+	m.h.open()
+	m.ensure()
+}
+
+// check reads as a read_committed consumer does.
+func (m *cleanModel) check(when string) {
+	m.t.Helper()
+	end := m.p.LastStableOffset()
+	aborted := m.p.AbortedTransactions(0, end, nil)
+	got := map[string]kept{}
+	next := m.p.LogStartOffset()
+	for next < end {
+		s, err := m.p.Read(next, 1<<20, true, ReadCommitted)
+		if err != nil || s.Len == 0 {
+			m.t.Fatalf("%s: read at %d below %d: %d bytes, %v", when, next, end, s.Len, err)
+		}
+		for rest := s.Mem; len(rest) > 0; {
+			v, after, _ := batch.Next(rest)
+			if v.LastOffset() < next || v.Validate() != nil {
+				m.t.Fatalf("%s: batch of %d to %d at %d", when, v.BaseOffset(), v.LastOffset(), next)
+			}
+			rest, next = after, v.LastOffset()+1
+			if v.IsControl() || v.IsTransactional() && slices.ContainsFunc(aborted, func(a AbortedTxn) bool {
+				return a.ProducerID == v.ProducerID() && a.FirstOffset <= v.BaseOffset() && a.LastOffset > v.LastOffset()
+			}) {
+				continue
+			}
+			it, err := v.Records(1 << 20)
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			for it.Next() {
+				r := it.Record()
+				got[string(r.Key)] = kept{offset: r.Offset, key: string(r.Key), value: string(r.Value), null: r.Value == nil, ms: r.TimestampMs}
+			}
+			it.Close()
+		}
+		s.Release()
+	}
+	for key, want := range m.last {
+		if want.offset < end && got[key] != want {
+			m.t.Errorf("%s: %s is %+v, want %+v", when, key, got[key], want)
+		}
+	}
+	for who := range m.who {
+		w := &m.who[who]
+		if w.last == nil {
+			continue
+		}
+		if r, err := m.p.Append(slices.Clone(w.last), AppendOptions{}); err != nil || !r.Duplicate || r.BaseOffset != w.lastAt {
+			m.t.Errorf("%s: the last batch of producer %d at %d sent again: %+v %v", when, who, w.lastAt, r, err)
+		}
+	}
+}
+
+// TestCrashInCompaction takes clones before every file system operation of rounds of cleaning, and recovers each with
+// several outcomes: of every key the newest value is there, nothing comes back, and the log goes on.
+func TestCrashInCompaction(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	m := vfs.NewRecording()
+	var armed atomic.Bool
+	var mu sync.Mutex // guards rng, and lets one crash point be looked at at a time
+	states, end := 0, int64(0)
+	want := map[string]string{}
+	hook := func(op vfs.Op) error {
+		if !armed.Load() {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, choose := range []func(int) int{nil, rng.IntN} {
+			clone, err := m.Clone(choose)
+			if err != nil {
+				t.Error(err)
+				return nil
+			}
+			states++
+			checkCompactedClone(t, fmt.Sprintf("crash before %+v", op), clone, end, want)
+		}
+		return nil
+	}
+	if err := m.MkdirAll("/data"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.SyncDir("/"); err != nil {
+		t.Fatal(err)
+	}
+	h := start(t, func(o *Options) { o.Dirs, o.FS = []string{"/data"}, &vfs.Faulty{FS: m, Before: hook} })
+	p := h.partition("c", compacted)
+	now := h.s.nowMs()
+	for round := range 2 {
+		for n := range 12 {
+			key, value := fmt.Sprint("k", n%5), fmt.Sprint(round, n, strings.Repeat("x", 60))
+			put(t, p, keyed(batch.Compression(n%5), now, key+"="+value))
+			want[key] = value
+		}
+		id := int64(round)
+		r := put(t, p, transactional(id, "k0", "never"))
+		if _, err := p.Append(batch.EndTxnMarker(nil, id, 0, false, 1, now), AppendOptions{Origin: OriginCoordinator}); err != nil {
+			t.Fatal(err)
+		}
+		await(t, p, r.LastOffset+2)
+		put(t, p, keyed(0, now, fmt.Sprint("fill", round, "=", strings.Repeat("f", 450))))
+		want[fmt.Sprint("fill", round)] = strings.Repeat("f", 450)
+		end = p.LogEndOffset()
+		if err := p.writeOut(); err != nil {
+			t.Fatal(err)
+		}
+		armed.Store(true)
+		if !cleanNow(t, p) {
+			t.Fatal("nothing to clean")
+		}
+		armed.Store(false)
+	}
+	t.Logf("%d states", states)
+}
+
+func transactional(id int64, key, value string) []byte {
+	b := batch.Builder{HasProducer: true, ProducerID: id, Transactional: true}
+	b.Append(time.Now().UnixMilli(), []byte(key), []byte(value))
+	return build(&b)
+}
+
+func checkCompactedClone(t *testing.T, when string, clone *vfs.Mem, end int64, want map[string]string) {
+	t.Helper()
+	s, err := Open(context.Background(), Options{Dirs: []string{"/data"}, FS: clone, Cleaner: CleanerOptions{Disabled: true}})
+	if err != nil {
+		t.Errorf("%s: %v", when, err)
+		return
+	}
+	c := DefaultConfig()
+	compacted(&c)
+	p, err := s.Ensure("c", topicID, 0, c)
+	if err != nil {
+		t.Errorf("%s: %v", when, err)
+		return
+	}
+	if p.LogEndOffset() != end || p.HighWatermark() != end {
+		t.Errorf("%s: end %d, high watermark %d, want %d", when, p.LogEndOffset(), p.HighWatermark(), end)
+	}
+	m := &cleanModel{t: t, p: p, last: map[string]kept{}}
+	m.check(when)
+	got := map[string]string{}
+	for _, r := range everything(t, p, ReadCommitted) {
+		if !r.control && r.value != "never" {
+			got[r.key] = r.value
+		}
+	}
+	for key, value := range want {
+		if got[key] != value {
+			t.Errorf("%s: %s is %q, want %q", when, key, got[key], value)
+		}
+	}
+	entries, err := clone.List("/data/c-0")
+	if err != nil {
+		t.Error(err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name, cleanedSuffix) || strings.HasSuffix(e.Name, swapSuffix) {
+			t.Errorf("%s: %s is left", when, e.Name)
+		}
+	}
+	put(t, p, keyed(0, time.Now().UnixMilli(), "next=1"))
+	if err := s.Close(context.Background()); err != nil {
+		t.Errorf("%s: %v", when, err)
+	}
+	if err := clone.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReadersInsideSwaps: readers go over the log, some holding on to what they have, while it is compacted and appended to.
+// None fails, none skips a record that is the newest of its key, and what a reader holds stays as it was.
+func TestReadersInsideSwaps(t *testing.T) {
+	t.Parallel()
+	h := start(t, inMemory)
+	p := h.partition("c", compacted)
+	now := h.s.nowMs()
+	put(t, p, keyed(0, now, "k0=0"))
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			var pinned []Slice
+			var copies [][]byte
+			for {
+				select {
+				case <-stop:
+					for i := range pinned {
+						if !slices.Equal(pinned[i].Mem, copies[i]) {
+							t.Error("bytes changed below a reader")
+						}
+						pinned[i].Release()
+					}
+					return
+				default:
+				}
+				next := int64(0)
+				for end := p.HighWatermark(); next < end; {
+					s, err := p.Read(next, 300, true, ReadUncommitted)
+					if err != nil || s.Len == 0 {
+						t.Errorf("read at %d below %d: %d bytes, %v", next, end, s.Len, err)
+						return
+					}
+					for rest := s.Mem; len(rest) > 0; {
+						v, after, err := batch.Next(rest)
+						if err != nil || v.Validate() != nil || v.LastOffset() < next {
+							t.Errorf("at %d: %v", next, err)
+							return
+						}
+						rest, next = after, v.LastOffset()+1
+					}
+					if len(pinned) < 20 {
+						pinned, copies = append(pinned, s), append(copies, slices.Clone(s.Mem))
+					} else {
+						s.Release()
+					}
+				}
+			}
+		})
+	}
+	for n := range 200 {
+		put(t, p, keyed(batch.Compression(n%5), now, fmt.Sprintf("k%d=%d %s", n%7, n, strings.Repeat("x", 80))))
+		if n%10 == 9 {
+			cleanNow(t, p)
+		}
+	}
+	close(stop)
+	readers.Wait()
+	if got := everything(t, p, ReadUncommitted); len(got) > 7+20 {
+		t.Errorf("%d records are left of 200 with 7 keys", len(got))
+	}
+}

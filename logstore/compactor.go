@@ -1,0 +1,296 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"kaas/codec/batch"
+	"kaas/logstore/cleaner"
+	"kaas/logstore/logfile"
+)
+
+// compactor owns the cleaner threads (log.cleaner.threads). Each takes the log with the largest dirty ratio, cleans it,
+// and rests for log.cleaner.backoff.ms when no log needs it (LogCleaner.java).
+type compactor struct {
+	store    *Store
+	options  CleanerOptions
+	throttle *cleaner.Throttle
+	ctx      context.Context
+	cancel   context.CancelFunc
+	threads  sync.WaitGroup
+
+	mu   sync.Mutex
+	left *sync.Cond // a round ended; uses mu
+}
+
+// cleanState is where a partition stands with the compactor.
+type cleanState struct {
+	cancel      context.CancelFunc // of the running round; nil: none
+	uncleanable bool               // a round found a log that it can't read; until the next start
+}
+
+func newCompactor(s *Store) *compactor {
+	o := s.options.Cleaner
+	if o.Threads <= 0 {
+		o.Threads = 1
+	}
+	if o.BackoffMs <= 0 {
+		o.BackoffMs = 15_000
+	}
+	if o.DedupeBufferBytes <= 0 {
+		o.DedupeBufferBytes = 128 << 20
+	}
+	if o.IOBufferBytes <= 0 {
+		o.IOBufferBytes = 512 << 10
+	}
+	if o.LoadFactor <= 0 || o.LoadFactor > 1 {
+		o.LoadFactor = 0.9
+	}
+	c := &compactor{store: s, options: o, throttle: cleaner.NewThrottle(o.IOMaxBytesPerSecond)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.left = sync.NewCond(&c.mu)
+	return c
+}
+
+func (c *compactor) start() {
+	if c.options.Disabled {
+		return
+	}
+	for range c.options.Threads {
+		c.threads.Go(c.run)
+	}
+}
+
+// wait returns when all threads have ended; call cancel first.
+func (c *compactor) wait() { c.threads.Wait() }
+
+func (c *compactor) run() {
+	backoff := time.Duration(c.options.BackoffMs) * time.Millisecond
+	timer := time.NewTimer(backoff)
+	defer timer.Stop()
+	for {
+		for c.ctx.Err() == nil && c.cleanFilthiest() {
+		}
+		timer.Reset(backoff)
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// leave ends a round of p and waits for it. p is closed, so no other begins.
+func (c *compactor) leave(p *Partition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p.cleanState.cancel != nil {
+		p.cleanState.cancel()
+		c.left.Wait()
+	}
+}
+
+// cleanFilthiest cleans the log that needs it most; false: none does, or the round failed.
+func (c *compactor) cleanFilthiest() bool {
+	var best *Partition
+	var bestPlan cleaner.Plan
+	for _, p := range c.store.All() {
+		if plan, ok := c.planOf(p); ok && plan.Due && (best == nil || plan.DirtyRatio > bestPlan.DirtyRatio) {
+			best, bestPlan = p, plan
+		}
+	}
+	if best == nil {
+		return false
+	}
+	ctx, taken := c.take(best)
+	if !taken {
+		return true // another thread was faster
+	}
+	err := best.clean(ctx, c, bestPlan)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	best.cleanState.cancel()
+	best.cleanState.cancel = nil
+	best.cleanState.uncleanable = unreadable(err)
+	c.left.Broadcast()
+	switch {
+	case err == nil || ctx.Err() != nil || errors.Is(err, ErrClosed):
+	case best.cleanState.uncleanable:
+		c.store.logger.Error("log not compacted any more until the next start", "topic", best.topic, "partition", best.id, "error", err)
+	default:
+		c.store.logger.Warn("log not compacted, again later", "topic", best.topic, "partition", best.id, "error", err)
+	}
+	return err == nil
+}
+
+// unreadable errors come back however often a log is read.
+func unreadable(err error) bool {
+	for _, e := range []error{batch.ErrCorrupt, batch.ErrShort, batch.ErrTooLarge, batch.ErrCompression, logfile.ErrTorn, cleaner.ErrTooLarge} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *compactor) take(p *Partition) (context.Context, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.cleanState.cancel != nil {
+		return nil, false
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	p.cleanState.cancel = cancel
+	return ctx, true
+}
+
+// planOf says what a round of p would do; false: nothing to think about.
+func (c *compactor) planOf(p *Partition) (cleaner.Plan, bool) {
+	config := p.config.Load()
+	list := p.segments.Load()
+	if !config.CleanupCompact || len(list.all) < 2 || p.failure.Load() != nil {
+		return cleaner.Plan{}, false
+	}
+	c.mu.Lock()
+	idle := p.cleanState.cancel == nil && !p.cleanState.uncleanable
+	c.mu.Unlock()
+	if !idle {
+		return cleaner.Plan{}, false
+	}
+	plan, err := p.plan(config, list)
+	if err != nil {
+		c.store.logger.Warn("log not looked at for compaction", "topic", p.topic, "partition", p.id, "error", err)
+		return plan, false
+	}
+	return plan, true
+}
+
+// plan describes the log. A segment's times are looked up only where a lag is configured.
+func (p *Partition) plan(config *Config, list *segmentList) (cleaner.Plan, error) {
+	l := cleaner.Log{
+		LogStartOffset: p.logStart.Load(), StableOffset: min(p.LastStableOffset(), p.durable.Load()), CleanedTo: p.cleanedTo.Load(),
+		NowMs: p.store.nowMs(), MinCompactionLagMs: config.MinCompactionLagMs, MaxCompactionLagMs: config.MaxCompactionLagMs,
+		MinCleanableDirtyRatio: config.MinCleanableDirtyRatio,
+	}
+	for _, g := range list.all {
+		s := cleaner.Segment{BaseOffset: g.baseOffset, EndOffset: g.endOffset.Load(), SizeBytes: g.sizeBytes.Load(), MaxTimestampMs: -1, FirstTimestampMs: -1}
+		if g.sealed.Load() && s.EndOffset > l.CleanedTo && (config.MinCompactionLagMs > 0 || config.MaxCompactionLagMs < 1<<63-1) && g.acquire() {
+			err := p.timesOf(g, &s)
+			g.release()
+			if err != nil {
+				return cleaner.Plan{}, err
+			}
+		}
+		l.Segments = append(l.Segments, s)
+	}
+	if l.StableOffset < p.LastStableOffset() && p.config.Load().FlushMessages > 1 {
+		p.mu.Lock()
+		p.store.committer.enqueue(p) // a relaxed flush policy may leave it undone for ever
+		p.mu.Unlock()
+	}
+	return l.Plan(), nil
+}
+
+// timesOf looks up the largest timestamp of a segment and that of its first batch. The caller holds a reference.
+func (p *Partition) timesOf(g *segment, s *cleaner.Segment) error {
+	if _, _, err := g.sealedIndex(); err != nil { // loads it without the partition's lock
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := g.loadMaxTimestamp(); err != nil {
+		return err
+	}
+	if _, err := g.waitedMs(0, 0); err != nil { // reads the first timestamp
+		return err
+	}
+	s.MaxTimestampMs, s.FirstTimestampMs = g.maxTimestampMs, g.firstTimestampMs
+	return nil
+}
+
+// clean is one round (Cleaner.doClean).
+func (p *Partition) clean(ctx context.Context, c *compactor, plan cleaner.Plan) error {
+	started := time.Now()
+	if err := p.writeOut(); err != nil {
+		return err
+	}
+	config := p.config.Load()
+	p.mu.Lock()
+	producers := p.producers.LastBatches()
+	p.mu.Unlock()
+	held, sources, err := p.holdBelow(plan)
+	defer func() {
+		for _, g := range held {
+			g.release()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	r := cleaner.Round{
+		NowMs: p.store.nowMs(), DeleteRetentionMs: config.DeleteRetentionMs, LoadFactor: c.options.LoadFactor, Throttle: c.throttle,
+		DedupeBytes: c.options.DedupeBufferBytes / int64(c.options.Threads), BufferBytes: max(c.options.IOBufferBytes/c.options.Threads/2, 4096),
+		Producers: producers,
+	}
+	dirty := sources
+	for len(dirty) > 0 && dirty[0].EndOffset <= plan.FirstDirtyOffset {
+		dirty = dirty[1:]
+	}
+	end, err := r.BuildMap(ctx, dirty, plan.FirstDirtyOffset, p.AbortedTransactions(plan.FirstDirtyOffset, plan.UncleanableOffset, nil))
+	if err != nil {
+		return err
+	}
+	var planned []cleaner.Segment
+	for _, g := range held {
+		if g.baseOffset < end {
+			planned = append(planned, cleaner.Segment{BaseOffset: g.baseOffset, EndOffset: g.endOffset.Load(), SizeBytes: g.sizeBytes.Load(), IndexBytes: g.indexBytes()})
+		}
+	}
+	at := 0
+	for _, n := range cleaner.Group(planned, int64(config.SegmentBytes), int64(max(config.SegmentIndexBytes, 16))) {
+		if err := p.cleanGroup(ctx, &r, held[at:at+n], sources[at:at+n]); err != nil {
+			return err
+		}
+		at += n
+	}
+	p.cleanedTo.Store(end)
+	if err := p.store.writeCheckpoints(p.logDir, nil); err != nil {
+		return fmt.Errorf("%s: %w", cleanedToName, err)
+	}
+	p.store.counters.CleanerRounds.Add(1)
+	p.store.logger.Info("log compacted", "topic", p.topic, "partition", p.id, "from", plan.FirstDirtyOffset, "to", end, "keys", r.Stats.Keys,
+		"recordsRead", r.Stats.RecordsRead, "recordsKept", r.Stats.RecordsKept, "recordsWithoutKey", r.Stats.RecordsWithoutKey,
+		"bytesRead", r.Stats.BytesRead, "bytesWritten", r.Stats.BytesWritten, "took", time.Since(started))
+	return nil
+}
+
+// holdBelow takes references of the segments that a round may touch, oldest first.
+func (p *Partition) holdBelow(plan cleaner.Plan) (held []*segment, sources []cleaner.Source, err error) {
+	for _, g := range p.segments.Load().all {
+		if g.baseOffset >= plan.UncleanableOffset {
+			break
+		}
+		if !g.acquire() {
+			return held, nil, errSegmentGone
+		}
+		held = append(held, g)
+		f, err := g.open()
+		if err != nil {
+			return held, nil, err
+		}
+		at := int64(0)
+		if g.endOffset.Load() > plan.FirstDirtyOffset && g.baseOffset < plan.FirstDirtyOffset {
+			if at, err = g.positionBefore(plan.FirstDirtyOffset); err != nil {
+				return held, nil, err
+			}
+		}
+		sources = append(sources, cleaner.Source{File: f, Name: g.path(logSuffix), SizeBytes: g.sizeBytes.Load(), EndOffset: g.endOffset.Load(), StartAt: at})
+	}
+	return held, sources, nil
+}
+
+// errSegmentGone: retention took a segment meanwhile; the next round sees the log as it is.
+var errSegmentGone = errors.New("a segment was deleted during compaction")

@@ -1,0 +1,306 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"kaas/internal/vfs"
+	"kaas/logstore/cleaner"
+	"kaas/logstore/index"
+	"kaas/logstore/logfile"
+)
+
+// cleanGroup writes what is left of group as one segment and puts it into the group's place. Steps and what a crash between
+// them leaves: docs/format/operations.md, compaction.
+func (p *Partition) cleanGroup(ctx context.Context, r *cleaner.Round, group []*segment, sources []cleaner.Source) error {
+	first, last := group[0], group[len(group)-1]
+	g := newSegment(p.store, p.path, first.baseOffset)
+	f, err := p.store.fs.OpenFile(g.path(logSuffix)+cleanedSuffix, vfs.Create|vfs.Truncate)
+	if err != nil {
+		return err
+	}
+	g.file.Store(&openFile{f})
+	o := cleaner.Output{File: f, BaseOffset: g.baseOffset, IndexInterval: int64(p.config.Load().IndexIntervalBytes)}
+	err = r.Clean(ctx, sources, p.AbortedTransactions(g.baseOffset, last.endOffset.Load(), nil), &o)
+	if err == nil && (len(group) > 1 || o.Changed) {
+		if err = g.writeCleaned(&o); err == nil {
+			g.takeOver(&o, last)
+			swapped := false
+			if swapped, err = p.swap(group, g); swapped {
+				return err
+			}
+		}
+	}
+	// Nothing was swapped: the log is as it was, and what was written goes.
+	return errors.Join(err, f.Close(), g.removeWith(cleanedSuffix))
+}
+
+// writeCleaned makes the new files durable under their temporary names.
+func (g *segment) writeCleaned(o *cleaner.Output) error {
+	if err := o.File.Datasync(); err != nil {
+		return err
+	}
+	if err := g.writeIndex(indexSuffix+cleanedSuffix, index.EncodeOffsets(o.Index.Offsets.View()), 0); err != nil {
+		return err
+	}
+	if err := g.writeIndex(timeIndexSuffix+cleanedSuffix, index.EncodeTimes(o.Index.Times.View()), 0); err != nil {
+		return err
+	}
+	if len(o.Aborted) == 0 {
+		return nil
+	}
+	var b []byte
+	for _, a := range o.Aborted {
+		b = append(b, index.EncodeAborted(a)...)
+	}
+	return g.writeIndex(txnIndexSuffix+cleanedSuffix, b, 0)
+}
+
+// takeOver sets what a sealed segment knows of itself. Nobody else has it yet.
+func (g *segment) takeOver(o *cleaner.Output, last *segment) {
+	g.sizeBytes.Store(o.SizeBytes)
+	g.endOffset.Store(last.endOffset.Load())
+	g.sealed.Store(true)
+	g.mem.Store(o.Index) // until the files have their names
+	g.aborted.Store(&o.Aborted)
+	g.hasTxnIndex = len(o.Aborted) > 0
+	g.maxTimestampMs, g.maxTimestampAt = o.MaxTimestampMs, o.MaxTimestampAt
+	g.createdMs = last.createdMs
+	g.compacted = true
+}
+
+// removeWith removes the segment's files under a temporary suffix.
+func (g *segment) removeWith(suffix string) error {
+	var errs []error
+	for _, s := range segmentSuffixes {
+		if err := g.store.fs.Remove(g.path(s) + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// renameAll renames the segment's files from one suffix to another, the log last: it is what counts.
+func renameAll(fsys vfs.FS, dir string, baseOffset int64, from, to string) error {
+	for _, s := range segmentSuffixes {
+		name := segmentFile(dir, baseOffset, s)
+		if err := fsys.Rename(name+from, name+to); err != nil && (s == logSuffix || !errors.Is(err, fs.ErrNotExist)) {
+			return err
+		}
+	}
+	return nil
+}
+
+// swap puts g into the place of group. swapped false: nothing has happened. From the moment when <base>.log.swap may be
+// durable there is no way back: a failure takes the partition down, and its recovery finishes the swap.
+func (p *Partition) swap(group []*segment, g *segment) (swapped bool, err error) {
+	p.headMu.Lock()
+	defer p.headMu.Unlock()
+	if err := p.swappable(group); err != nil {
+		return false, err
+	}
+	published := false
+	fail := func(step string, err error) (bool, error) {
+		if !published {
+			g.release()
+		}
+		err = fmt.Errorf("%w: compaction, %s: %w", ErrStorage, step, err)
+		p.fail(err)
+		return true, err
+	}
+	fsys := p.store.fs
+	if err := renameAll(fsys, p.path, g.baseOffset, cleanedSuffix, swapSuffix); err != nil {
+		if removeErr := g.removeWith(swapSuffix); removeErr != nil {
+			return fail("taking the new files back", errors.Join(err, removeErr))
+		}
+		return false, err
+	}
+	if err := fsys.SyncDir(p.path); err != nil {
+		return fail("naming the new files", err)
+	}
+	for _, old := range group {
+		if _, err := old.open(); err != nil { // who holds the old list must not look for the old name
+			return fail("opening the old files", err)
+		}
+	}
+	if !p.replace(group, g) {
+		g.release()
+		return true, p.wrap(ErrClosed) // closed meanwhile; whoever opens it again finishes the swap
+	}
+	published = true
+	defer func() {
+		p.store.janitor.doom(doomedSegments{p.store.nowMs() + p.config.Load().FileDeleteDelayMs, group})
+	}()
+	for _, old := range group {
+		if err := old.moveAside(); err != nil {
+			return fail("moving the old files aside", err)
+		}
+		if old.baseOffset != g.baseOffset {
+			if err := p.removeSnapshot(old.baseOffset); err != nil {
+				return fail("removing a snapshot", err)
+			}
+		}
+	}
+	if err := renameAll(fsys, p.path, g.baseOffset, swapSuffix, ""); err != nil {
+		return fail("giving the new files their names", err)
+	}
+	if err := fsys.SyncDir(p.path); err != nil {
+		return fail("giving the new files their names", err)
+	}
+	g.mem.Store(nil) // lookups map the files from here on
+	return true, nil
+}
+
+// swappable says whether the group still stands in the list, written out. Caller: headMu, so it stays so.
+func (p *Partition) swappable(group []*segment) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f := p.failure.Load(); f != nil {
+		return *f
+	}
+	all := p.segments.Load().all
+	at := slices.Index(all, group[0])
+	if at < 0 || at+len(group) >= len(all) || !slices.Equal(all[at:at+len(group)], group) {
+		return errSegmentGone
+	}
+	for _, seal := range p.pending {
+		if slices.Contains(group, seal.segment) {
+			return errors.New("a segment's indexes are not written yet")
+		}
+	}
+	return nil
+}
+
+// replace publishes the list with g instead of group; false: the partition is closed. Watermarks that point to the end of
+// the group point to the segment behind it from now on: the same place, in a file that stays. Caller: headMu.
+func (p *Partition) replace(group []*segment, g *segment) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failure.Load() != nil {
+		return false
+	}
+	all := p.segments.Load().all
+	at := slices.Index(all, group[0])
+	next := all[at+len(group)]
+	changed := append(slices.Clone(all[:at]), g)
+	p.setSegments(append(changed, all[at+len(group):]...))
+	bytes := g.sizeBytes.Load()
+	for _, old := range group {
+		bytes -= old.sizeBytes.Load()
+	}
+	p.totalBytes.Add(bytes)
+	for _, m := range []*mark{&p.high, &p.stable} {
+		if pos := m.load(); pos.base >= g.baseOffset && pos.base < next.baseOffset {
+			m.store(position{pos.offset, next.baseOffset, 0})
+		}
+	}
+	return true
+}
+
+// indexBytes is the size of the larger index.
+func (g *segment) indexBytes() int64 {
+	files, mem, err := g.sealedIndex()
+	switch {
+	case err != nil:
+		return 0
+	case mem != nil:
+		return max(int64(mem.Offsets.Len())*index.OffsetEntryBytes, int64(mem.Times.Len())*index.TimeEntryBytes)
+	}
+	return int64(max(len(files.Offsets.B), len(files.Times.B)))
+}
+
+// finishSwaps brings swaps to their end that a crash interrupted. Each step can be done again.
+func (r *recovery) finishSwaps() error {
+	entries, err := r.fs.List(r.p.path)
+	if err != nil {
+		return err
+	}
+	names := map[string]bool{}
+	var bases, logs []int64
+	for _, e := range entries {
+		names[e.Name] = true
+		base, suffix, ok := parseSegmentFile(e.Name)
+		switch {
+		case ok && suffix == logSuffix+swapSuffix:
+			bases = append(bases, base)
+		case ok && suffix == logSuffix:
+			logs = append(logs, base)
+		}
+	}
+	changed := false
+	for _, e := range entries {
+		base, suffix, ok := parseSegmentFile(e.Name)
+		if ok && strings.HasSuffix(suffix, swapSuffix) && !slices.Contains(bases, base) {
+			if err := r.fs.Remove(filepath.Join(r.p.path, e.Name)); err != nil { // the log did not get so far
+				return err
+			}
+			changed = true
+		}
+	}
+	for _, base := range bases {
+		if err := r.finishSwap(base, logs, names); err != nil {
+			return err
+		}
+		changed = true
+	}
+	if changed {
+		return r.fs.SyncDir(r.p.path)
+	}
+	return nil
+}
+
+// finishSwap puts <base>.log.swap into the place of the segments that it covers. While <base>.log is there its side files
+// are the old ones, because they were moved aside before it; afterwards they are new.
+func (r *recovery) finishSwap(base int64, logs []int64, names map[string]bool) error {
+	swap := segmentFile(r.p.path, base, logSuffix) + swapSuffix
+	end, err := r.endOfSwap(swap)
+	if err != nil && names[filepath.Base(segmentFile(r.p.path, base, logSuffix))] {
+		r.p.store.logger.Warn("compacted segment unreadable, the old ones are kept", "file", swap, "error", err)
+		return newSegment(r.p.store, r.p.path, base).removeWith(swapSuffix)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", swap, err)
+	}
+	replaced := 0
+	for _, old := range logs {
+		if old < base || old >= end {
+			continue
+		}
+		replaced++
+		if err := newSegment(r.p.store, r.p.path, old).removeWith(""); err != nil {
+			return err
+		}
+	}
+	r.p.store.logger.Info("compaction finished that a stop interrupted", "file", swap, "replaced", replaced, "endOffset", end)
+	return renameAll(r.fs, r.p.path, base, swapSuffix, "")
+}
+
+// endOfSwap is the offset behind the last batch: the cleaner keeps the last one of all that it replaces.
+func (r *recovery) endOfSwap(name string) (end int64, err error) {
+	f, err := r.fs.OpenFile(name, vfs.ReadOnly)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	size, err := f.Size()
+	if err != nil {
+		return 0, err
+	}
+	sc := logfile.Scanner{File: f, Size: size, HeadersOnly: true}
+	defer sc.Close()
+	for {
+		v, at, err := sc.Next()
+		if err != nil {
+			return 0, fmt.Errorf("at %d: %w", at, err)
+		}
+		if v == nil {
+			return end, nil
+		}
+		end = v.LastOffset() + 1
+	}
+}
