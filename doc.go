@@ -6,7 +6,7 @@
 //	ratchet_test.go    size limits of packages, files and functions
 //	banned_test.go     calls that do not belong where they stand
 //	generated_test.go  generated documents are current (make generate writes them)
-//	docs_test.go       documents name only files and tests that exist
+//	docs_test.go       documents name only files and tests that exist, and every room
 //
 // The program is cmd/kaas; docs/architecture.md describes the rooms.
 //

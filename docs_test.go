@@ -53,6 +53,23 @@ func TestDocumentsNameOnlyTestsThatExist(t *testing.T) {
 	}
 }
 
+func TestArchitectureNamesEveryRoom(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range packageDirs(t) {
+		named := dir == "."
+		for room := dir; room != "." && !named; room = filepath.Dir(room) {
+			named = strings.Contains(string(text), "`"+room+"`")
+		}
+		if !named {
+			t.Errorf("docs/architecture.md does not name %s, nor a room that it is part of", dir)
+		}
+	}
+}
+
 func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	for _, path := range userDocuments(t) {
