@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"kaas/bench/generator"
 )
 
 // options are what a run can be told.
@@ -56,23 +58,23 @@ Measure alone: other work on the machine is in every figure.`,
 	flags.Int64Var(&megabytes, "megabytes", 1000, "moved in each measured run")
 	flags.IntVar(&o.Rounds, "rounds", 2, "rounds of A B B A")
 	flags.IntVar(&o.Starts, "starts", 15, "measured starts of the broker")
-	command.AddCommand(loadCommand(), rawCommand(), checkCommand(self), baselineCommand(self))
+	command.AddCommand(generator.Command(), framesCommand(), rawCommand(), checkCommand(self), baselineCommand(self))
 	return command
 }
 
-// loadCommand drives a broker that runs already, of whatever make.
-func loadCommand() *cobra.Command {
+// framesCommand drives a broker that runs already, of whatever make.
+func framesCommand() *cobra.Command {
 	l := costOfAByte(-1)
 	var bootstrap, flushMessages string
 	var megabytes int64
 	command := &cobra.Command{
-		Use:   "load",
-		Short: "Produce to a running broker and follow at the tail",
+		Use:   "frames",
+		Short: "Send prepared frames to a running broker and follow at the tail",
 		Example: `  # 1 KB records in 64 KB batches, acks=all
-  kaas bench load --bootstrap 127.0.0.1:9092
+  kaas bench frames --bootstrap 127.0.0.1:9092
 
   # As many small requests as it takes
-  kaas bench load --batch-bytes 200 --value-bytes 100 --megabytes 20`,
+  kaas bench frames --batch-bytes 200 --value-bytes 100 --megabytes 20`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			l.Topic = fmt.Sprintf("bench-%d", time.Now().UnixNano())

@@ -1,0 +1,112 @@
+package generator
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// Command is `kaas bench load`.
+func Command() *cobra.Command {
+	plan := DefaultPlan()
+	var ndjson, html string
+	var quiet bool
+	command := &cobra.Command{
+		Use:   "load",
+		Short: "Put a load on any broker that speaks Kafka's protocol and measure latencies",
+		Long: `Put a load on any broker that speaks Kafka's protocol and measure latencies.
+
+With --rate the loop is open: records have intended send times, and latency
+counts from those, so a broker that stalls is charged for all that waited.
+Without it the loop is closed: each producer keeps --in-flight records under way.`,
+		Example: `  # 20,000 records of 1 KB a second, followed at the tail, with a page of plots
+  kaas bench load --bootstrap 127.0.0.1:9092 --rate 20000 --duration 60s --html load.html
+
+  # As much as it takes, compressed
+  kaas bench load --payload compressible --compression zstd --linger 5ms
+
+  # A backlog of a million records, then two consumers that read it
+  kaas bench load --records 1000000 --duration 0 --backlog
+
+  # 200 producers of small keyed records, 1000 idle connections, 50 new ones a second
+  kaas bench load --producers 200 --rate 20000 --value-bytes 100 --keys 10000 --idle-connections 1000 --churn 50`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			out := command.OutOrStdout()
+			result, err := Run(command.Context(), plan, progressTo(quiet))
+			if !quiet && isTerminal(os.Stderr) {
+				fmt.Fprintln(os.Stderr)
+			}
+			if result == nil {
+				return err
+			}
+			if ndjson != "-" {
+				fmt.Fprint(out, result.table())
+			}
+			if ndjson != "" {
+				err = errors.Join(err, save(ndjson, out, result.writeNDJSON))
+			}
+			if html != "" {
+				err = errors.Join(err, save(html, out, result.writePage))
+			}
+			return err
+		},
+	}
+	planFlags(command, &plan)
+	flags := command.Flags()
+	flags.StringVar(&ndjson, "ndjson", "", "write one line an interval and one summary to this file; - is the standard output, instead of the table")
+	flags.StringVar(&html, "html", "", "write a page with plots to this file")
+	flags.BoolVar(&quiet, "quiet", false, "no progress")
+	return command
+}
+
+func planFlags(command *cobra.Command, p *Plan) {
+	flags := command.Flags()
+	flags.StringSliceVar(&p.Bootstrap, "bootstrap", p.Bootstrap, "brokers, separated by commas")
+	flags.StringVar(&p.Topic, "topic", "", "made if it does not exist; empty: a new one")
+	flags.Int32Var(&p.Partitions, "partitions", p.Partitions, "of a topic that is made")
+	flags.StringArrayVar(&p.TopicConfigs, "topic-config", nil, "`key=value` of a topic that is made; may be repeated")
+	flags.DurationVar(&p.Duration, "duration", p.Duration, "of the measured part; 0 with --records")
+	flags.DurationVar(&p.WarmUp, "warm-up", p.WarmUp, "before it, not measured")
+	flags.Int64Var(&p.Records, "records", 0, "end after so many; 0 is no bound")
+	flags.IntVar(&p.Producers, "producers", p.Producers, "clients that produce")
+	flags.Float64Var(&p.Rate, "rate", 0, "records a second of all producers, at intended times; 0 is the closed loop")
+	flags.IntVar(&p.InFlight, "in-flight", p.InFlight, "records under way of one producer in the closed loop")
+	flags.IntVar(&p.ValueBytes, "value-bytes", p.ValueBytes, "of a record; from 8 on it carries its intended time, for end-to-end latency")
+	flags.StringVar(&p.Payload, "payload", p.Payload, "random, compressible or file:PATH")
+	flags.IntVar(&p.Keys, "keys", 0, "distinct keys; 0: records have none")
+	flags.StringVar(&p.Acks, "acks", p.Acks, "0, 1 or all")
+	flags.BoolVar(&p.Idempotent, "idempotent", p.Idempotent, "with acks=all")
+	flags.StringVar(&p.Compression, "compression", p.Compression, "none, gzip, snappy, lz4 or zstd")
+	flags.DurationVar(&p.Linger, "linger", 0, "how long a batch waits for more records")
+	flags.Int32Var(&p.BatchBytes, "batch-bytes", p.BatchBytes, "largest batch")
+	flags.IntVar(&p.Consumers, "consumers", p.Consumers, "clients that consume")
+	flags.StringVar(&p.Group, "group", "", "consumer group; empty: partitions are dealt out")
+	flags.BoolVar(&p.Backlog, "backlog", false, "consumers begin when producers have ended")
+	flags.IntVar(&p.Idle, "idle-connections", 0, "opened before the run, and then silent")
+	flags.Float64Var(&p.Churn, "churn", 0, "connections a second that are opened, used once and closed")
+	flags.DurationVar(&p.Interval, "interval", p.Interval, "of progress and of the plots' points")
+	flags.Uint64Var(&p.Seed, "seed", p.Seed, "of the payload")
+}
+
+// progressTo rewrites one line on a terminal and writes lines elsewhere.
+func progressTo(quiet bool) func(Point) {
+	if quiet {
+		return nil
+	}
+	terminal := isTerminal(os.Stderr)
+	return func(p Point) {
+		if terminal {
+			fmt.Fprintf(os.Stderr, "\r\x1b[K%s", p.line())
+		} else {
+			fmt.Fprintln(os.Stderr, p.line())
+		}
+	}
+}
+
+func isTerminal(file *os.File) bool {
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,76 @@
+package generator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// hello is a request that every broker answers, without a look at its topics.
+func hello() []byte {
+	request := kmsg.NewPtrApiVersionsRequest()
+	request.SetVersion(0)
+	return kmsg.NewRequestFormatter(kmsg.FormatterClientID("kaas-bench")).AppendRequest(nil, request, 1)
+}
+
+// greet opens a connection and has one answer.
+func (r *run) greet(ctx context.Context) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: answerTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", r.plan.Bootstrap[0])
+	if err != nil {
+		return nil, err
+	}
+	err = conn.SetDeadline(time.Now().Add(answerTimeout))
+	if err == nil {
+		_, err = conn.Write(hello())
+	}
+	var length [4]byte
+	if err == nil {
+		_, err = io.ReadFull(conn, length[:])
+	}
+	if err != nil {
+		_ = conn.Close() // the first error is the one to tell
+		return nil, err
+	}
+	return conn, nil
+}
+
+// openIdle opens the connections that then do nothing; they stay for the run.
+func (r *run) openIdle(ctx context.Context) error {
+	for i := range r.plan.Idle {
+		conn, err := r.greet(ctx)
+		if err != nil {
+			return fmt.Errorf("idle connection %d: %w", i, err)
+		}
+		r.idle = append(r.idle, conn)
+	}
+	return nil
+}
+
+// churn opens connections at a rate, uses each once and closes it.
+func (r *run) churn(ctx context.Context) error {
+	pace := newPace(r.begin, r.plan.Churn, 1, 0)
+	for {
+		intended := pace.next()
+		if !r.plan.before(intended, r.begin) || !sleepUntil(ctx, intended) || ctx.Err() != nil {
+			return nil
+		}
+		conn, err := r.greet(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("churn: %w", err)
+		}
+		if r.measured(intended) {
+			r.connects.record(time.Since(intended))
+		}
+		if err := conn.Close(); err != nil {
+			return fmt.Errorf("churn: %w", err)
+		}
+	}
+}

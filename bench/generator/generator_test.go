@@ -1,0 +1,149 @@
+package generator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPlansThatCannotRun(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*Plan){
+		"--bootstrap":   func(p *Plan) { p.Bootstrap = nil },
+		"--acks":        func(p *Plan) { p.Acks = "2" },
+		"--compression": func(p *Plan) { p.Compression = "rar" },
+		"--payload":     func(p *Plan) { p.Payload = "zeros" },
+		"--duration":    func(p *Plan) { p.Duration = 0 },
+		"--backlog":     func(p *Plan) { p.Backlog, p.Consumers = true, 0 },
+		"--in-flight":   func(p *Plan) { p.InFlight = 0 },
+	} {
+		plan := DefaultPlan()
+		change(&plan)
+		if _, err := Run(t.Context(), plan, nil); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "allowed") {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	plan := DefaultPlan()
+	if err := plan.validate(); err != nil || !plan.Idempotent {
+		t.Errorf("the default plan: %v", err)
+	}
+}
+
+// TestPace: all producers together send at the rate, and none catches up by
+// moving its times.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	begin := time.Unix(100, 0)
+	var all []time.Duration
+	for number := range 2 {
+		p := newPace(begin, 1000, 2, number)
+		for range 3 {
+			all = append(all, p.next().Sub(begin))
+		}
+	}
+	want := []time.Duration{0, 2, 4, 1, 3, 5}
+	for i := range want {
+		if all[i] != want[i]*time.Millisecond {
+			t.Errorf("%v", all)
+			break
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if !sleepUntil(ctx, time.Now().Add(-time.Second)) || sleepUntil(ctx, time.Now().Add(time.Hour)) {
+		t.Error("what is late is sent at once, what is not waits")
+	}
+}
+
+func TestPayloads(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "values")
+	if err := os.WriteFile(path, []byte("abc"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"random", "compressible", "file:" + path} {
+		plan := DefaultPlan()
+		plan.Payload, plan.ValueBytes = kind, 100
+		p, err := newPayload(&plan, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, two := make([]byte, 100), make([]byte, 100)
+		intended := time.Unix(5, 7)
+		p.fill(one, intended)
+		p.fill(two, intended)
+		if stamp, ok := stampOf(one); !ok || !stamp.Equal(intended) || bytes.Equal(one, two) {
+			t.Errorf("%s: %v %v", kind, stamp, ok)
+		}
+	}
+	plan := DefaultPlan()
+	plan.Payload = "file:" + path + ".missing"
+	if _, err := newPayload(&plan, 0); err == nil {
+		t.Error("a file that is not there")
+	}
+	if _, ok := stampOf(make([]byte, 7)); ok {
+		t.Error("seven bytes hold no time")
+	}
+}
+
+func TestRecorder(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	for i := range 1000 {
+		r.record(time.Duration(i+1) * time.Millisecond)
+	}
+	r.record(24 * time.Hour) // counts as the most that is measured
+	if l := latencyOf(r.exchange()); l.Count != 1001 || l.P50Ms < 499 || l.P50Ms > 502 || l.MaxMs < 599_000 || l.MaxMs > 601_000 {
+		t.Errorf("%+v", l)
+	}
+	r.record(time.Millisecond)
+	if l := latencyOf(r.exchange()); l.Count != 1 {
+		t.Errorf("the second interval holds %d", l.Count)
+	}
+	if r.total.TotalCount() != 1002 {
+		t.Errorf("in all %d", r.total.TotalCount())
+	}
+	if x, y := curve(r.total); len(x) != len(y) || x[0] != 1 || len(x) < 5 {
+		t.Errorf("%v %v", x, y)
+	}
+}
+
+func TestReports(t *testing.T) {
+	t.Parallel()
+	r := &Result{Summary: Summary{Kind: "summary", Plan: DefaultPlan(), Produce: Latency{Count: 1, P99Ms: 4.5}},
+		Points: []Point{{Kind: "interval", Second: 1, ProducedMB: 3}, {Kind: "interval", Second: 2}}, curves: map[string][2][]float64{"produce": {{1, 2}, {3, 4}}}}
+	r.Summary.Plan.Topic = "</script><b>"
+	var lines, html bytes.Buffer
+	if err := r.writeNDJSON(&lines); err != nil {
+		t.Fatal(err)
+	}
+	decoder := json.NewDecoder(&lines)
+	var kinds []string
+	for decoder.More() {
+		var line map[string]any
+		if err := decoder.Decode(&line); err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, line["kind"].(string))
+	}
+	if strings.Join(kinds, " ") != "interval interval summary" {
+		t.Error(kinds)
+	}
+	if err := r.writePage(&html); err != nil {
+		t.Fatal(err)
+	}
+	text := html.String()
+	for _, bad := range []string{"http://", "https://cdn", "src=", "</script><b>", "{{"} {
+		if strings.Contains(text, bad) {
+			t.Errorf("the page has %q", bad)
+		}
+	}
+	if !strings.Contains(text, "uPlot") || strings.Count(text, `"title"`) != 6 || !strings.Contains(r.table(), "4.500") {
+		t.Errorf("the page has %d plots", strings.Count(text, `"title"`))
+	}
+}

@@ -1,0 +1,87 @@
+package generator
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Plan says what is sent and read.
+type Plan struct {
+	Bootstrap    []string      `json:"bootstrap"`
+	Topic        string        `json:"topic"`
+	Partitions   int32         `json:"partitions"`   // of the topic, when it is made
+	TopicConfigs []string      `json:"topicConfigs"` // key=value
+	Duration     time.Duration `json:"durationNs"`   // of the measured part
+	WarmUp       time.Duration `json:"warmUpNs"`     // before it, not measured
+	Records      int64         `json:"records"`      // ends the run as well; 0 is no bound
+
+	Producers   int           `json:"producers"`       // clients
+	Rate        float64       `json:"recordsPerSec"`   // of all producers together; 0 is the closed loop
+	InFlight    int           `json:"recordsInFlight"` // of one producer in the closed loop
+	ValueBytes  int           `json:"valueBytes"`
+	Payload     string        `json:"payload"` // random, compressible or file:PATH
+	Keys        int           `json:"keys"`    // distinct keys; 0 is none
+	Acks        string        `json:"acks"`    // 0, 1 or all
+	Idempotent  bool          `json:"idempotent"`
+	Compression string        `json:"compression"` // none, gzip, snappy, lz4, zstd
+	Linger      time.Duration `json:"lingerNs"`
+	BatchBytes  int32         `json:"batchBytes"`
+
+	Consumers int           `json:"consumers"` // clients
+	Group     string        `json:"group"`     // empty: partitions are dealt out
+	Backlog   bool          `json:"backlog"`   // consumers begin when producers have ended
+	Idle      int           `json:"idleConnections"`
+	Churn     float64       `json:"connectionsPerSec"` // opened, used once, closed
+	Interval  time.Duration `json:"intervalNs"`        // of progress and of the plots' points
+	Seed      uint64        `json:"seed"`
+}
+
+// DefaultPlan is a closed loop of 1 KB records for ten seconds.
+func DefaultPlan() Plan {
+	return Plan{
+		Bootstrap: []string{"127.0.0.1:9092"}, Partitions: 16, Duration: 10 * time.Second, WarmUp: 2 * time.Second,
+		Producers: 2, InFlight: 1000, ValueBytes: 1024, Payload: "random", Acks: "all", Idempotent: true, Compression: "none",
+		BatchBytes: 1_000_000, Consumers: 2, Interval: time.Second, Seed: 1,
+	}
+}
+
+// mostMeasured bounds what a histogram holds; later answers count as this.
+const mostMeasured = 10 * time.Minute
+
+func (p *Plan) validate() error {
+	bad := func(what string, allowed string) error { return fmt.Errorf("%s: allowed is %s", what, allowed) }
+	var errs []error
+	check := func(ok bool, what, allowed string) {
+		if !ok {
+			errs = append(errs, bad(what, allowed))
+		}
+	}
+	check(len(p.Bootstrap) > 0, "--bootstrap", "host:port, separated by commas")
+	check(p.Partitions > 0, "--partitions", "1 or more")
+	check(p.Producers >= 0 && p.Consumers >= 0 && p.Producers+p.Consumers > 0, "--producers and --consumers", "at least one of either")
+	check(p.Rate >= 0, "--rate", "0 (closed loop) or records a second")
+	check(p.Rate > 0 || p.InFlight > 0, "--in-flight", "1 or more in the closed loop")
+	check(p.ValueBytes >= 0, "--value-bytes", "0 or more")
+	check(slices.Contains([]string{"0", "1", "all", "-1"}, p.Acks), "--acks", "0, 1 or all")
+	check(slices.Contains([]string{"none", "gzip", "snappy", "lz4", "zstd"}, p.Compression), "--compression", "none, gzip, snappy, lz4 or zstd")
+	check(p.Payload == "random" || p.Payload == "compressible" || strings.HasPrefix(p.Payload, "file:"), "--payload", "random, compressible or file:PATH")
+	check(p.Duration > 0 || p.Records > 0, "--duration", "a time, or --records with a number")
+	check(p.Interval >= 10*time.Millisecond, "--interval", "10ms or more")
+	check(p.Idle >= 0 && p.Churn >= 0 && p.Keys >= 0, "--idle-connections, --churn and --keys", "0 or more")
+	check(p.Idle+p.Producers+p.Consumers < 60_000, "--idle-connections", "what one address can have of ports: below 60000")
+	check(!p.Backlog || p.Consumers > 0 && p.Producers > 0, "--backlog", "with producers and consumers")
+	if p.Acks == "-1" {
+		p.Acks = "all"
+	}
+	p.Idempotent = p.Idempotent && p.Acks == "all"
+	return errors.Join(errs...)
+}
+
+// before tells whether an intended time lies in the run: what was to be sent
+// in it is sent, however late.
+func (p *Plan) before(intended, begin time.Time) bool {
+	return p.Duration == 0 || intended.Before(begin.Add(p.WarmUp+p.Duration))
+}

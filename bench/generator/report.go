@@ -1,0 +1,141 @@
+package generator
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"os"
+	"strings"
+)
+
+// writeNDJSON writes one line an interval and one for the whole.
+func (r *Result) writeNDJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	for _, p := range r.Points {
+		if err := encoder.Encode(p); err != nil {
+			return err
+		}
+	}
+	return encoder.Encode(r.Summary)
+}
+
+// table is the summary for a reader.
+func (r *Result) table() string {
+	s := r.Summary
+	var out strings.Builder
+	loop := "closed loop: latency counts from the moment of sending"
+	if s.Plan.Rate > 0 {
+		loop = fmt.Sprintf("open loop, %.0f records/s: latency counts from the intended time", s.Plan.Rate)
+	}
+	fmt.Fprintf(&out, "topic %s, %d producers, %d consumers, acks=%s, %s\n", s.Plan.Topic, s.Plan.Producers, s.Plan.Consumers, s.Plan.Acks, loop)
+	fmt.Fprintf(&out, "%-12s %12s %10s\n", "", "records/s", "MB/s")
+	fmt.Fprintf(&out, "%-12s %12.0f %10.1f   %d acknowledged, %d failed\n", "produced", s.ProducedPS, s.ProducedMB, s.Acked, s.Failed)
+	fmt.Fprintf(&out, "%-12s %12.0f %10.1f   %d in all, lag at most %d records\n", "consumed", s.ConsumedPS, s.ConsumedMB, s.Consumed, s.MostLag)
+	fmt.Fprintf(&out, "%-12s %10s %10s %10s %10s %10s %10s %10s\n", "latency, ms", "count", "mean", "p50", "p90", "p99", "p99.9", "max")
+	for _, l := range []struct {
+		name string
+		l    Latency
+	}{{"produce", s.Produce}, {"end to end", s.EndToEnd}, {"connect", s.Connect}} {
+		if l.l.Count > 0 {
+			fmt.Fprintf(&out, "%-12s %10d %10.3f %10.3f %10.3f %10.3f %10.3f %10.3f\n", l.name, l.l.Count, l.l.MeanMs, l.l.P50Ms, l.l.P90Ms, l.l.P99Ms, l.l.P999Ms, l.l.MaxMs)
+		}
+	}
+	if s.Plan.Backlog {
+		fmt.Fprintf(&out, "the backlog was read in %.2f s\n", s.DrainSeconds)
+	}
+	fmt.Fprintf(&out, "the generator itself used %.2f CPU s, %.2f CPU s/GB of values in and out\n", s.CPUSeconds, s.CPUPerGB)
+	return out.String()
+}
+
+// line is one interval's progress.
+func (p Point) line() string {
+	phase := ""
+	if p.WarmUp {
+		phase = " (warm-up)"
+	}
+	return fmt.Sprintf("%6.1f s  in %9.0f/s %7.1f MB/s  out %9.0f/s %7.1f MB/s  lag %9d  produce p50 %.2f p99 %.2f ms  end to end p99 %.2f ms  own CPU %.1f%s",
+		p.Second, p.ProducedPS, p.ProducedMB, p.ConsumedPS, p.ConsumedMB, p.LagRecords, p.Produce.P50Ms, p.Produce.P99Ms, p.EndToEnd.P99Ms, p.CPUFraction, phase)
+}
+
+//go:embed assets/uPlot.iife.min.js
+var plotScript string
+
+//go:embed assets/uPlot.min.css
+var plotStyle string
+
+//go:embed assets/page.html
+var pageText string
+
+// series is one plot: x, then the lines.
+type series struct {
+	Title  string      `json:"title"`
+	X      []float64   `json:"x"`
+	Lines  [][]float64 `json:"lines"`
+	Names  []string    `json:"names"`
+	XLabel string      `json:"xLabel"`
+	LogX   bool        `json:"logX"`
+	LogY   bool        `json:"logY"`
+}
+
+// writePage writes one self-contained HTML page. It is put together by hand:
+// a template engine reaches methods by name, and with one in the program the
+// linker must keep every method of every type (6 MB of them).
+func (r *Result) writePage(w io.Writer) error {
+	plan, err := json.MarshalIndent(r.Summary.Plan, "", "  ")
+	if err != nil {
+		return err
+	}
+	plots, err := json.Marshal(r.plots()) // escapes what could end the script
+	if err != nil {
+		return err
+	}
+	_, err = strings.NewReplacer("{{Title}}", html.EscapeString("kaas bench load: "+r.Summary.Plan.Topic), "{{Time}}", r.Summary.Time,
+		"{{Table}}", html.EscapeString(r.table()), "{{Plan}}", html.EscapeString(string(plan)),
+		"{{Script}}", plotScript, "{{Style}}", plotStyle, "{{Plots}}", string(plots)).WriteString(w, pageText)
+	return err
+}
+
+func (r *Result) plots() (plots []series) {
+	column := func(f func(Point) float64) (values []float64) {
+		for _, p := range r.Points {
+			values = append(values, f(p))
+		}
+		return values
+	}
+	seconds := column(func(p Point) float64 { return p.Second })
+	over := func(title string, logY bool, names []string, columns ...func(Point) float64) {
+		s := series{Title: title, X: seconds, Names: names, XLabel: "seconds", LogY: logY}
+		for _, c := range columns {
+			s.Lines = append(s.Lines, column(c))
+		}
+		plots = append(plots, s)
+	}
+	over("Throughput, MB/s", false, []string{"produced", "consumed"}, func(p Point) float64 { return p.ProducedMB }, func(p Point) float64 { return p.ConsumedMB })
+	over("Produce latency, ms", true, []string{"p50", "p99", "p99.9", "max"}, func(p Point) float64 { return p.Produce.P50Ms },
+		func(p Point) float64 { return p.Produce.P99Ms }, func(p Point) float64 { return p.Produce.P999Ms }, func(p Point) float64 { return p.Produce.MaxMs })
+	over("End-to-end latency, ms", true, []string{"p50", "p99", "p99.9", "max"}, func(p Point) float64 { return p.EndToEnd.P50Ms },
+		func(p Point) float64 { return p.EndToEnd.P99Ms }, func(p Point) float64 { return p.EndToEnd.P999Ms }, func(p Point) float64 { return p.EndToEnd.MaxMs })
+	over("Consumer lag, records", false, []string{"lag"}, func(p Point) float64 { return float64(p.LagRecords) })
+	over("The generator's own CPU, processors", false, []string{"CPU"}, func(p Point) float64 { return p.CPUFraction })
+	for _, name := range []string{"produce", "end to end", "connect"} {
+		if c, ok := r.curves[name]; ok {
+			plots = append(plots, series{Title: "Latency by percentile, " + name + ", ms", X: c[0], Lines: [][]float64{c[1]}, Names: []string{"ms"}, XLabel: "one in so many is slower", LogX: true, LogY: true})
+		}
+	}
+	return plots
+}
+
+// save writes to a file; "-" is out.
+func save(path string, out io.Writer, write func(io.Writer) error) error {
+	if path == "-" {
+		return write(out)
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}

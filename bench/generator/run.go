@@ -1,0 +1,265 @@
+package generator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sys/unix"
+)
+
+// answerTimeout bounds every wait for the broker.
+const answerTimeout = 60 * time.Second
+
+// run is a plan under way.
+type run struct {
+	plan   Plan
+	begin  time.Time
+	keys   [][]byte
+	starts map[int32]int64 // offset at the begin, by partition
+	idle   []net.Conn
+
+	// Counted from the begin, warm-up included.
+	sent, acknowledged, acknowledgedBytes, failed atomic.Int64
+	consumed, consumedBytes                       atomic.Int64
+	firstFailure                                  atomic.Pointer[error]
+
+	produceLatency, endToEnd, connects *recorder
+}
+
+// Point is one interval of a run.
+type Point struct {
+	Kind        string  `json:"kind"` // interval
+	Second      float64 `json:"second"`
+	WarmUp      bool    `json:"warmUp,omitempty"`
+	ProducedPS  float64 `json:"producedPerSec"`
+	ProducedMB  float64 `json:"producedMBPerSec"`
+	ConsumedPS  float64 `json:"consumedPerSec"`
+	ConsumedMB  float64 `json:"consumedMBPerSec"`
+	LagRecords  int64   `json:"lagRecords"` // acknowledged and not yet read
+	Failed      int64   `json:"failed"`
+	Produce     Latency `json:"produce"`
+	EndToEnd    Latency `json:"endToEnd"`
+	CPUFraction float64 `json:"generatorCPUs"` // processors that the generator itself kept busy
+}
+
+// Summary is a whole run, without its warm-up.
+type Summary struct {
+	Kind     string  `json:"kind"` // summary
+	Time     string  `json:"time"`
+	Plan     Plan    `json:"plan"`
+	Seconds  float64 `json:"seconds"`
+	Sent     int64   `json:"sent"`
+	Acked    int64   `json:"acknowledged"`
+	Failed   int64   `json:"failed"`
+	Consumed int64   `json:"consumed"`
+	// Of the measured intervals.
+	ProducedPS   float64 `json:"producedPerSec"`
+	ProducedMB   float64 `json:"producedMBPerSec"`
+	ConsumedPS   float64 `json:"consumedPerSec"`
+	ConsumedMB   float64 `json:"consumedMBPerSec"`
+	DrainSeconds float64 `json:"drainSeconds"` // backlog: until everything was read
+	MostLag      int64   `json:"mostLagRecords"`
+	Produce      Latency `json:"produce"`
+	EndToEnd     Latency `json:"endToEnd"`
+	Connect      Latency `json:"connect"`
+	CPUSeconds   float64 `json:"generatorCPUSeconds"`
+	CPUPerGB     float64 `json:"generatorCPUSecondsPerGB"`
+}
+
+// Result is what Run returns.
+type Result struct {
+	Summary Summary
+	Points  []Point
+	curves  map[string][2][]float64
+}
+
+// measured tells whether an intended time lies behind the warm-up.
+func (r *run) measured(intended time.Time) bool {
+	return !intended.Before(r.begin.Add(r.plan.WarmUp))
+}
+
+func (r *run) produced(record *kgo.Record, intended time.Time, err error) {
+	if err != nil {
+		r.failed.Add(1)
+		r.firstFailure.CompareAndSwap(nil, &err)
+		return
+	}
+	r.acknowledged.Add(1)
+	r.acknowledgedBytes.Add(int64(len(record.Value)))
+	if r.measured(intended) {
+		r.produceLatency.record(time.Since(intended))
+	}
+}
+
+// prepare makes the topic if it does not exist and notes where it ends.
+func (r *run) prepare(ctx context.Context) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(r.plan.Bootstrap...), kgo.ClientID("kaas-bench"))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	if r.plan.Topic == "" {
+		r.plan.Topic = fmt.Sprintf("bench-%d", time.Now().UnixNano())
+	}
+	configs := map[string]*string{}
+	for _, setting := range r.plan.TopicConfigs {
+		key, value, ok := strings.Cut(setting, "=")
+		if !ok {
+			return fmt.Errorf("--topic-config %s: allowed is key=value", setting)
+		}
+		configs[key] = &value
+	}
+	topics, err := admin.ListTopics(ctx, r.plan.Topic)
+	if err != nil {
+		return err
+	}
+	if !topics.Has(r.plan.Topic) {
+		made, err := admin.CreateTopic(ctx, r.plan.Partitions, 1, configs, r.plan.Topic)
+		if err := errors.Join(err, made.Err); err != nil {
+			return fmt.Errorf("create topic %s: %w", r.plan.Topic, err)
+		}
+	}
+	r.starts = map[int32]int64{}
+	for deadline := time.Now().Add(answerTimeout); ; {
+		ends, err := admin.ListEndOffsets(ctx, r.plan.Topic)
+		if err == nil {
+			err = ends.Error()
+		}
+		if err == nil {
+			ends.Each(func(o kadm.ListedOffset) { r.starts[o.Partition] = o.Offset })
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("topic %s is not served: %w", r.plan.Topic, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// Run does what the plan says; each interval is handed to progress.
+func Run(ctx context.Context, plan Plan, progress func(Point)) (*Result, error) {
+	if err := plan.validate(); err != nil {
+		return nil, err
+	}
+	r := &run{plan: plan, produceLatency: newRecorder(), endToEnd: newRecorder(), connects: newRecorder()}
+	for i := range plan.Keys {
+		r.keys = append(r.keys, fmt.Appendf(nil, "key-%d", i))
+	}
+	if err := r.prepare(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, conn := range r.idle {
+			_ = conn.Close() // nothing was left to send
+		}
+	}()
+	if err := r.openIdle(ctx); err != nil {
+		return nil, err
+	}
+	r.begin = time.Now()
+	s := newSampler(r, progress)
+	err := errors.Join(r.work(ctx), s.stop())
+	result := s.result()
+	if failure := r.firstFailure.Load(); failure != nil {
+		err = errors.Join(err, fmt.Errorf("%d records were not taken; the first: %w", r.failed.Load(), *failure))
+	}
+	return result, err
+}
+
+// work runs producers, consumers and connections to their ends.
+func (r *run) work(ctx context.Context) error {
+	producing := ctx
+	if r.plan.Duration > 0 {
+		// The open loop ends by its intended times; this is for the others.
+		var cancel context.CancelFunc
+		producing, cancel = context.WithTimeout(ctx, r.plan.WarmUp+r.plan.Duration)
+		defer cancel()
+	}
+	consuming, stopConsumers := context.WithCancel(ctx)
+	defer stopConsumers()
+	var producers, others sync.WaitGroup
+	var failures failureList
+	for i := range r.plan.Producers {
+		paced := producing
+		if r.plan.Rate > 0 {
+			paced = ctx
+		}
+		producers.Go(func() { failures.add(r.produce(paced, i)) })
+	}
+	if r.plan.Churn > 0 {
+		others.Go(func() { failures.add(r.churn(consuming)) })
+	}
+	if r.plan.Producers == 0 {
+		producers.Go(func() { <-producing.Done() })
+	}
+	if r.plan.Backlog {
+		producers.Wait()
+	}
+	for i := range r.plan.Consumers {
+		others.Go(func() { failures.add(r.consume(consuming, i)) })
+	}
+	producers.Wait()
+	failures.add(r.awaitConsumers(ctx, &failures))
+	stopConsumers()
+	others.Wait()
+	return failures.join()
+}
+
+// awaitConsumers waits until everything acknowledged has been read; reading
+// must go on.
+func (r *run) awaitConsumers(ctx context.Context, failures *failureList) error {
+	if r.plan.Consumers == 0 || r.plan.Producers == 0 || r.plan.Acks == "0" {
+		return nil
+	}
+	last, since := int64(-1), time.Now()
+	for r.consumed.Load() < r.acknowledged.Load() && ctx.Err() == nil && failures.join() == nil {
+		if now := r.consumed.Load(); now != last {
+			last, since = now, time.Now()
+		}
+		if time.Since(since) > answerTimeout {
+			return fmt.Errorf("%d records were acknowledged and only %d came back", r.acknowledged.Load(), r.consumed.Load())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+// failureList collects what went wrong, from any goroutine.
+type failureList struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	errs []error
+}
+
+func (f *failureList) add(err error) {
+	if err == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.errs = append(f.errs, err)
+}
+
+func (f *failureList) join() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return errors.Join(f.errs...)
+}
+
+// ownCPU is the processor time of this process.
+func ownCPU() time.Duration {
+	var usage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
+		panic(fmt.Sprintf("getrusage of the process itself: %v", err)) // it has no way to fail
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}

@@ -1,0 +1,55 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestLoadGenerator runs `kaas bench load` in both loops, as a backlog, in a
+// group and with connections beside, and takes its counts.
+func TestLoadGenerator(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	for name, arguments := range map[string][]string{
+		"open":    {"--rate", "1000", "--duration", "1s", "--warm-up", "200ms", "--keys", "10", "--idle-connections", "20", "--churn", "20"},
+		"closed":  {"--records", "5000", "--duration", "0", "--warm-up", "0", "--in-flight", "100", "--payload", "compressible", "--compression", "lz4"},
+		"backlog": {"--records", "5000", "--duration", "0", "--warm-up", "0", "--backlog", "--acks", "1"},
+		"group":   {"--records", "500", "--duration", "0", "--warm-up", "0", "--group", "load", "--consumers", "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			html := filepath.Join(t.TempDir(), "load.html")
+			out := run(t, nil, os.Getenv("KAAS_BIN"), append([]string{"bench", "load", "--bootstrap", b.address, "--quiet", "--ndjson", "-", "--html", html}, arguments...)...)
+			lines := strings.Split(strings.TrimSpace(out), "\n")
+			var summary struct {
+				Kind                           string
+				Sent, Acknowledged, Consumed   int64
+				Failed                         int64
+				Produce, EndToEnd, Connect     struct{ Count int64 }
+				DrainSeconds, ProducedMBPerSec float64
+			}
+			must(t, json.Unmarshal([]byte(lines[len(lines)-1]), &summary))
+			if summary.Kind != "summary" || summary.Sent == 0 || summary.Acknowledged != summary.Sent || summary.Consumed != summary.Sent || summary.Failed != 0 || summary.Produce.Count == 0 {
+				t.Errorf("%+v", summary)
+			}
+			switch name {
+			case "open":
+				if summary.Sent != 1200 || summary.Produce.Count != 1000 || summary.EndToEnd.Count != 1000 || summary.Connect.Count != 20 {
+					t.Errorf("%+v", summary)
+				}
+			case "closed", "backlog":
+				if summary.Sent != 5000 {
+					t.Errorf("%+v", summary)
+				}
+			}
+			page, err := os.ReadFile(html)
+			must(t, err)
+			mustContain(t, string(page), "uPlot", `"title":"Throughput, MB/s"`)
+		})
+	}
+}
