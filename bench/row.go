@@ -78,7 +78,7 @@ func newRow(dataDir string) (row, error) {
 	if out, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output(); err == nil {
 		r.Commit = strings.TrimSpace(string(out))
 		// The results themselves are no part of what was measured.
-		out, err = exec.Command("git", "status", "--porcelain", "--", ".", ":(exclude)bench/results").Output()
+		out, err = exec.Command("git", "status", "--porcelain", "--", ".", ":(exclude)bench/results", ":(exclude)bench/baselines").Output()
 		r.Dirty = err != nil || len(strings.TrimSpace(string(out))) > 0
 	}
 	return r, nil
