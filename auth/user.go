@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -247,7 +248,28 @@ func SpecOfScram(c *scram.Credential) map[string]any {
 	return map[string]any{"salt": text(c.Salt), "storedKey": text(c.StoredKey), "serverKey": text(c.ServerKey), "iterations": c.Iterations}
 }
 
-// acls returns spec.authorization.acls as it is kept, and each entry parsed.
+// NewScramKeys is spec.authentication.scram of a password, with a new salt.
+func NewScramKeys(password string) (map[string]any, error) {
+	var salt [24]byte
+	rand.Read(salt[:]) // crypto/rand never fails
+	credential, err := scram.Derive(password, salt[:], scram.MinIterations)
+	if err != nil {
+		return nil, err
+	}
+	return SpecOfScram(credential), nil
+}
+
+// ScramKeysFit says whether spec.authentication.scram is that of a password.
+func ScramKeysFit(keys map[string]any, password string) bool {
+	var spec scramSpec
+	if remarshal(keys, &spec) != nil {
+		return false
+	}
+	credential := &scram.Credential{Salt: spec.Salt, StoredKey: spec.StoredKey, ServerKey: spec.ServerKey, Iterations: spec.Iterations}
+	return credential.Validate() == nil && credential.Matches(password)
+}
+
+// aclsOf returns spec.authorization.acls as it is kept, and each entry parsed.
 func aclsOf(resource *meta.KafkaUser) (entries []any, parsed []ACL, err error) {
 	entries, ok := resource.Spec.Authorization["acls"].([]any)
 	if !ok && resource.Spec.Authorization["acls"] != nil {

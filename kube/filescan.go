@@ -542,6 +542,9 @@ const ConditionFileValid = "FileValid"
 // while its file is broken.
 // +checklocks:s.writeMu
 func (s *FileStore) noteBroken(current meta.Object, path string, file *resourceFile) {
+	if current.ResourceKind() == meta.KindSecret {
+		return // it has no status
+	}
 	conditions := conditionsOf(current)
 	at := slices.IndexFunc(*conditions, func(c meta.Condition) bool { return c.Type == ConditionFileValid })
 	if file.broken == nil && at < 0 {

@@ -643,6 +643,9 @@ func (s *FileStore) retire(id meta.UUID) {
 // remember writes the journal's entry of an object.
 // +checklocks:s.writeMu
 func (s *FileStore) remember(object meta.Object) {
+	if object.ResourceKind() == meta.KindSecret {
+		return // no copy of a password, nor a hash that is quick to try
+	}
 	metadata := object.Meta()
 	spec, status, err := encodeSpecStatus(object)
 	if err == nil {

@@ -272,6 +272,10 @@ func isTempName(name string) bool {
 	return strings.HasPrefix(name, tempPrefix) && strings.HasSuffix(name, tempSuffix)
 }
 
+// secretPrefix begins the names of files that newPath makes for Secrets. They are
+// the broker's own; what a user writes keeps the user's permissions.
+const secretPrefix = "secret-"
+
 // keepMode gives the file that will replace another one its permissions, before
 // it has content: a user may have closed a file that holds credentials.
 func keepMode(fsys vfs.FS, path, temp string) error {
@@ -279,7 +283,11 @@ func keepMode(fsys vfs.FS, path, temp string) error {
 		return nil
 	}
 	info, err := os.Stat(path)
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(filepath.Base(path), secretPrefix):
+		return os.Chmod(temp, 0o600)
+	default:
 		return ignoreMissing(err)
 	}
 	return os.Chmod(temp, info.Mode().Perm())

@@ -30,7 +30,7 @@ func parseManifest(text string) (object meta.Object, note string, err error) {
 		return nil, "", errors.New("apiVersion and kind are missing")
 	}
 	kind := meta.Kind(kindText)
-	if apiVersion != meta.APIVersion || newObject(kind) == nil {
+	if newObject(kind) == nil || apiVersion != apiVersionOf(kind) {
 		return nil, noteForeign(apiVersion, kindText), nil
 	}
 	if object, err = objectFromTree(kind, tree); err != nil {
@@ -66,12 +66,15 @@ func noteForeign(apiVersion, kind string) string {
 	if !strings.HasPrefix(apiVersion, group+"/") && newObject(meta.Kind(kind)) == nil {
 		return ""
 	}
-	return fmt.Sprintf("apiVersion %s, kind %s (kaas reads %s KafkaTopic, KafkaUser and KafkaBrokerConfig)", apiVersion, kind, meta.APIVersion)
+	return fmt.Sprintf("apiVersion %s, kind %s (kaas reads %s KafkaTopic, KafkaUser and KafkaBrokerConfig, and %s Secret)", apiVersion, kind, meta.APIVersion, meta.SecretAPIVersion)
 }
 
 // noteUnknown names the first field of spec that kaas does not know. It is no
 // error: a newer kaas may have written the file.
 func noteUnknown(tree map[string]any, object meta.Object) string {
+	if object.ResourceKind() == meta.KindSecret {
+		return "" // it has no spec, and what else is in it is not kaas' business
+	}
 	raw, err := json.Marshal(map[string]any{"spec": tree["spec"]})
 	if err != nil {
 		return ""
@@ -85,6 +88,13 @@ func noteUnknown(tree map[string]any, object meta.Object) string {
 	return ""
 }
 
+func apiVersionOf(kind meta.Kind) string {
+	if kind == meta.KindSecret {
+		return meta.SecretAPIVersion
+	}
+	return meta.APIVersion
+}
+
 func newObject(kind meta.Kind) meta.Object {
 	switch kind {
 	case meta.KindTopic:
@@ -93,6 +103,8 @@ func newObject(kind meta.Kind) meta.Object {
 		return &meta.KafkaUser{}
 	case meta.KindBrokerConfig:
 		return &meta.KafkaBrokerConfig{}
+	case meta.KindSecret:
+		return &meta.Secret{}
 	default:
 		return nil
 	}
@@ -216,7 +228,13 @@ func encodeManifest(object meta.Object) (string, error) {
 		return "", err
 	}
 	out.Spec, out.Status = spec, status
-	raw, err := json.Marshal(out)
+	whole := any(out)
+	if secret, ok := object.(*meta.Secret); ok {
+		text := *secret
+		text.Metadata = out.Metadata
+		whole = text
+	}
+	raw, err := json.Marshal(whole)
 	if err != nil {
 		return "", err
 	}
@@ -237,6 +255,8 @@ func encodeSpecStatus(object meta.Object) (spec, status json.RawMessage, err err
 		specValue, statusValue = o.Spec, o.Status
 	case *meta.KafkaBrokerConfig:
 		specValue, statusValue = o.Spec, o.Status
+	case *meta.Secret:
+		specValue, statusValue = []any{o.Type, o.Data, o.StringData}, struct{}{}
 	default:
 		return nil, nil, fmt.Errorf("%T: %w", object, meta.ErrInvalid)
 	}
@@ -255,6 +275,7 @@ func encodeSpecStatus(object meta.Object) (spec, status json.RawMessage, err err
 // setStatus replaces the object's status by its JSON form (nil: none).
 func setStatus(object meta.Object, status json.RawMessage) error {
 	switch o := object.(type) {
+	case *meta.Secret:
 	case *meta.KafkaTopic:
 		o.Status = meta.KafkaTopicStatus{}
 		if status != nil {

@@ -200,7 +200,7 @@ type KafkaUser struct {
 
 // KafkaUserSpec is what the user resource asks for.
 type KafkaUserSpec struct {
-	// UserName is the Kafka name when it is no resource name. Immutable.
+	// UserName is the Kafka name when it is no resource name.
 	UserName       string         `json:"userName,omitempty"`
 	Authentication map[string]any `json:"authentication,omitempty"`
 	Authorization  map[string]any `json:"authorization,omitempty"`
@@ -209,7 +209,11 @@ type KafkaUserSpec struct {
 
 // KafkaUserStatus is what the reconciler found and did.
 type KafkaUserStatus struct {
-	Secret             string      `json:"secret,omitempty"`
+	// Secret is the one that the password came from, or was generated into.
+	Secret string `json:"secret,omitempty"`
+	// PasswordCheck tells whether that Secret was edited since: keys of its password
+	// with a salt of their own, as hard to guess from as the credential itself.
+	PasswordCheck      map[string]any `json:"passwordCheck,omitempty"`
 	ObservedGeneration int64       `json:"observedGeneration,omitempty"`
 	Conditions         []Condition `json:"conditions,omitempty"`
 }
@@ -227,6 +231,7 @@ func (u *KafkaUser) Clone() Object {
 	c.Spec.Authentication = cloneConfig(u.Spec.Authentication)
 	c.Spec.Authorization = cloneConfig(u.Spec.Authorization)
 	c.Spec.Quotas = cloneConfig(u.Spec.Quotas)
+	c.Status.PasswordCheck = cloneConfig(u.Status.PasswordCheck)
 	c.Status.Conditions = slices.Clone(u.Status.Conditions)
 	return &c
 }

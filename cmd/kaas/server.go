@@ -235,6 +235,11 @@ func (s *server) startUsers(ctx context.Context) (err error) {
 		}
 	}
 	s.onStop("users", func(context.Context) error { s.users.Close(); return nil })
+	if !s.config.Dev {
+		reconciler := kube.StartUsers(kube.UserOptions{Store: s.resources, Logger: s.logger, Derive: auth.NewScramKeys, Fits: auth.ScramKeysFit,
+			Check: func(user *meta.KafkaUser) error { _, err := auth.ParseUser(user); return err }})
+		s.onStop("the reconciler of users", func(context.Context) error { reconciler.Close(); return nil })
+	}
 	return nil
 }
 

@@ -1,0 +1,351 @@
+package kube
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"kaas/internal/limits"
+	"kaas/meta"
+)
+
+// UserOptions wires a UserReconciler.
+type UserOptions struct {
+	Store  meta.ResourceStore
+	Logger *slog.Logger
+	Clock  func() time.Time // nil: time.Now
+	// Check refuses a spec; the error says what is wrong with it.
+	Check func(*meta.KafkaUser) error
+	// Derive makes keys of a password, as spec.authentication.scram has them, with a
+	// new salt.
+	Derive func(password string) (map[string]any, error)
+	// Fits says whether keys are those of a password.
+	Fits func(keys map[string]any, password string) bool
+}
+
+// UserReconciler gives users the keys of their password and says in status what is
+// in force. It does not decide who gets in: that is read from spec.
+//
+// A password comes from the Secret that spec.authentication.password names, else
+// from one that is generated. The keys follow an edit of the Secret; keys that were
+// set otherwise (by an admin request) stay until such an edit.
+//
+// All state belongs to the reconciler's goroutine.
+type UserReconciler struct {
+	options UserOptions
+	cancel  context.CancelFunc
+	done    chan struct{}
+
+	users   map[string]*meta.KafkaUser // by resource name
+	byName  map[string][]string        // Kafka name → resource names that claim it
+	secrets map[string]*meta.Secret
+	// settled holds what was looked at last, so that a password is not tried again
+	// for a change that has nothing to do with it.
+	settled map[string]settledUser
+	retry   map[string]bool // resource names whose write failed
+}
+
+type settledUser struct {
+	generation    int64
+	secretVersion string
+}
+
+// StartUsers begins to reconcile and does not wait for it: checking passwords is
+// slow by design.
+func StartUsers(o UserOptions) *UserReconciler {
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &UserReconciler{options: o, cancel: cancel, done: make(chan struct{})}
+	go r.run(ctx)
+	return r
+}
+
+// Close stops the reconciler and waits for it.
+func (r *UserReconciler) Close() {
+	r.cancel()
+	<-r.done
+}
+
+func (r *UserReconciler) run(ctx context.Context) {
+	defer close(r.done)
+	for ctx.Err() == nil {
+		if err := r.follow(ctx); err != nil && ctx.Err() == nil {
+			r.options.Logger.Warn("users can't be watched; trying again", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(limits.ReconcileRetry):
+			}
+		}
+	}
+}
+
+// follow reconciles all users and then each change, until a watch ends.
+func (r *UserReconciler) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.users, r.byName, r.secrets = map[string]*meta.KafkaUser{}, map[string][]string{}, map[string]*meta.Secret{}
+	r.settled, r.retry = map[string]settledUser{}, map[string]bool{}
+	var watches [2]<-chan meta.Event
+	for i, kind := range []meta.Kind{meta.KindSecret, meta.KindUser} {
+		events, err := r.options.Store.Watch(ctx, kind, "")
+		if err != nil {
+			return err
+		}
+		for synced := false; !synced; {
+			event, ok := <-events
+			if !ok {
+				return errors.Join(errors.New("the watch ended before it was complete"), ctx.Err())
+			}
+			synced = event.Type == meta.Synced
+			r.note(event)
+		}
+		watches[i] = events
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.users)) {
+		r.reconcile(ctx, name)
+	}
+	for ctx.Err() == nil {
+		var again <-chan time.Time
+		if len(r.retry) > 0 {
+			again = time.After(limits.ReconcileRetry)
+		}
+		var event meta.Event
+		ok := true
+		select {
+		case <-ctx.Done():
+		case event, ok = <-watches[0]:
+		case event, ok = <-watches[1]:
+		case <-again:
+			names := r.retry
+			r.retry = map[string]bool{}
+			for name := range names {
+				r.reconcile(ctx, name)
+			}
+		}
+		if !ok {
+			return errors.Join(errors.New("the watch ended"), ctx.Err())
+		}
+		for _, name := range r.note(event) {
+			r.reconcile(ctx, name)
+		}
+		r.sweep(ctx, event)
+	}
+	return ctx.Err()
+}
+
+// note takes an event in and returns the users that it touches.
+func (r *UserReconciler) note(event meta.Event) []string {
+	switch object := event.Object.(type) {
+	case *meta.Secret:
+		name := object.Metadata.Name
+		if r.secrets[name] = object; event.Type == meta.Deleted {
+			delete(r.secrets, name)
+		}
+		var touched []string
+		for resource, user := range r.users {
+			if secret, _, _ := secretOf(user); secret == name {
+				touched = append(touched, resource)
+			}
+		}
+		return touched
+	case *meta.KafkaUser:
+		name := object.Metadata.Name
+		var touched []string
+		if old := r.users[name]; old != nil {
+			touched = append(touched, dropFrom(r.byName, old.KafkaName(), name)...) // one that waits for the name
+		}
+		if event.Type == meta.Deleted {
+			delete(r.users, name)
+			delete(r.settled, name)
+		} else {
+			r.users[name] = object
+			r.byName[object.KafkaName()] = append(r.byName[object.KafkaName()], name)
+			touched = append(touched, r.byName[object.KafkaName()]...)
+		}
+		slices.Sort(touched)
+		return slices.Compact(touched)
+	}
+	return nil
+}
+
+// sweep deletes the Secret that was generated for a user that was deleted.
+func (r *UserReconciler) sweep(ctx context.Context, event meta.Event) {
+	user, ok := event.Object.(*meta.KafkaUser)
+	if !ok || event.Type != meta.Deleted || r.users[user.Metadata.Name] != nil {
+		return
+	}
+	for name, secret := range r.secrets {
+		if secret.Metadata.Annotations[meta.UserAnnotation] != user.Metadata.Name {
+			continue
+		}
+		err := r.options.Store.Delete(ctx, meta.KindSecret, name, secret.Metadata.UID)
+		if err != nil && !errors.Is(err, meta.ErrNotFound) && ctx.Err() == nil {
+			r.options.Logger.Warn("the Secret of a deleted user can't be deleted; delete it yourself", "secret", name, "error", err)
+		}
+	}
+}
+
+// secretOf is the Secret and the key in it that a user's password is in; explicit:
+// the spec names them.
+func secretOf(user *meta.KafkaUser) (name, key string, explicit bool) {
+	password, _ := user.Spec.Authentication["password"].(map[string]any)
+	from, _ := password["valueFrom"].(map[string]any)
+	reference, _ := from["secretKeyRef"].(map[string]any)
+	name, _ = reference["name"].(string)
+	key, _ = reference["key"].(string)
+	if key == "" {
+		key = "password"
+	}
+	if name == "" {
+		return user.Metadata.Name, key, false
+	}
+	return name, key, true
+}
+
+func (r *UserReconciler) reconcile(ctx context.Context, resource string) {
+	user := r.users[resource]
+	if user == nil {
+		return
+	}
+	status := meta.KafkaUserStatus{Secret: user.Status.Secret, PasswordCheck: user.Status.PasswordCheck}
+	for _, claim := range r.byName[user.KafkaName()] {
+		if other := r.users[claim]; meta.CompareAge(other, user) < 0 {
+			status.Conditions = ready("False", "UserNameConflict",
+				fmt.Sprintf("user %s belongs to the older KafkaUser %s; give this one another spec.userName or remove it", user.KafkaName(), other.Metadata.Name))
+			r.write(ctx, user, status)
+			return
+		}
+	}
+	if err := r.options.Check(user); err != nil {
+		status.Conditions = ready("False", "InvalidSpec", err.Error())
+		r.write(ctx, user, status)
+		return
+	}
+	status.Conditions = ready("True", "Reconciled", "")
+	switch kind, _ := user.Spec.Authentication["type"].(string); kind {
+	case "scram-sha-512":
+		var err error
+		if user, err = r.reconcilePassword(ctx, user, &status); err != nil {
+			var because *refusal
+			if !errors.As(err, &because) {
+				r.failed(ctx, resource, err)
+				return
+			}
+			status.Conditions = ready("False", because.reason, because.message)
+		}
+	case "tls", "tls-external":
+		status.Conditions = ready("True", "Reconciled", "logins by TLS are not built yet; its ACLs and quotas are in force")
+	}
+	r.write(ctx, user, status)
+}
+
+// failed: what the store refused for the moment is tried again.
+func (r *UserReconciler) failed(ctx context.Context, resource string, err error) {
+	if ctx.Err() != nil || errors.Is(err, meta.ErrNotFound) {
+		return
+	}
+	r.retry[resource] = true
+	if !errors.Is(err, meta.ErrConflict) {
+		r.options.Logger.Warn("a user can't be reconciled; trying again", "resource", resource, "error", err)
+	}
+}
+
+// reconcilePassword gives the user the keys of its password. It returns the user as
+// it is stored then.
+func (r *UserReconciler) reconcilePassword(ctx context.Context, user *meta.KafkaUser, status *meta.KafkaUserStatus) (*meta.KafkaUser, error) {
+	name, key, explicit := secretOf(user)
+	secret := r.secrets[name]
+	keys, hasKeys := user.Spec.Authentication["scram"].(map[string]any)
+	switch {
+	case secret != nil:
+	case explicit:
+		return user, &refusal{"SecretNotFound", fmt.Sprintf("there is no Secret %s, which spec.authentication.password names", name)}
+	case hasKeys:
+		return user, nil // set by an admin request, or by hand
+	default:
+		var err error
+		if secret, err = r.generate(ctx, user); err != nil {
+			return user, err
+		}
+	}
+	now := settledUser{user.Metadata.Generation, secret.Metadata.ResourceVersion}
+	if hasKeys && status.PasswordCheck != nil && r.settled[user.Metadata.Name] == now {
+		return user, nil
+	}
+	password, ok := secret.Value(key)
+	if !ok || password == "" {
+		return user, &refusal{"InvalidSecret", fmt.Sprintf("Secret %s has no value under %s", name, key)}
+	}
+	unedited := status.PasswordCheck != nil && status.Secret == name && r.options.Fits(status.PasswordCheck, password)
+	generated := secret.Metadata.Annotations[meta.UserAnnotation] == user.Metadata.Name
+	keep := hasKeys && (unedited || r.options.Fits(keys, password) || status.PasswordCheck == nil && generated)
+	if !keep {
+		derived, err := r.options.Derive(password)
+		if err != nil {
+			return user, &refusal{"InvalidSecret", err.Error()}
+		}
+		changed := user.Clone().(*meta.KafkaUser)
+		changed.Spec.Authentication["scram"] = derived
+		stored, err := r.options.Store.Update(ctx, changed)
+		if err != nil {
+			return user, err
+		}
+		r.note(meta.Event{Type: meta.Modified, Object: stored})
+		user = stored.(*meta.KafkaUser)
+		now.generation = user.Metadata.Generation
+	}
+	if !unedited {
+		check, err := r.options.Derive(password)
+		if err != nil {
+			return user, &refusal{"InvalidSecret", err.Error()}
+		}
+		status.Secret, status.PasswordCheck = name, check
+	}
+	r.settled[user.Metadata.Name] = now
+	return user, nil
+}
+
+// generate makes a Secret with a new password. One that exists is never touched.
+func (r *UserReconciler) generate(ctx context.Context, user *meta.KafkaUser) (*meta.Secret, error) {
+	password := rand.Text() + rand.Text()
+	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace
+	secret := &meta.Secret{APIVersion: meta.SecretAPIVersion, Kind: meta.KindSecret, Type: "Opaque", StringData: map[string]any{
+		"password":         password,
+		"sasl.jaas.config": fmt.Sprintf(`org.apache.kafka.common.security.scram.ScramLoginModule required username="%s" password="%s";`, quote(user.KafkaName()), password),
+	}}
+	secret.Metadata = meta.ObjectMeta{Name: user.Metadata.Name, Namespace: user.Metadata.Namespace, Annotations: map[string]string{meta.UserAnnotation: user.Metadata.Name}}
+	stored, err := r.options.Store.Create(ctx, secret)
+	if err != nil {
+		return nil, err
+	}
+	r.note(meta.Event{Type: meta.Added, Object: stored})
+	r.options.Logger.Info("a password was generated for a user", "resource", user.Metadata.Name, "secret", secret.Metadata.Name)
+	return stored.(*meta.Secret), nil
+}
+
+// write stores a status that changed.
+func (r *UserReconciler) write(ctx context.Context, user *meta.KafkaUser, status meta.KafkaUserStatus) {
+	status.Conditions = stampConditions(r.options.Clock(), user.Metadata.Generation, user.Status.Conditions, status.Conditions)
+	status.ObservedGeneration = user.Metadata.Generation
+	if status.Secret == user.Status.Secret && status.ObservedGeneration == user.Status.ObservedGeneration &&
+		reflect.DeepEqual(status.PasswordCheck, user.Status.PasswordCheck) && slices.EqualFunc(status.Conditions, user.Status.Conditions, sameCondition) {
+		return
+	}
+	next := user.Clone().(*meta.KafkaUser)
+	next.Status = status
+	stored, err := r.options.Store.UpdateStatus(ctx, next)
+	if err != nil {
+		r.failed(ctx, user.Metadata.Name, err)
+		return
+	}
+	r.note(meta.Event{Type: meta.Modified, Object: stored})
+}
