@@ -50,22 +50,6 @@ type scramSpec struct {
 	Iterations int    `json:"iterations"`
 }
 
-type authorizationSpec struct {
-	Type string            `json:"type"`
-	ACLs []json.RawMessage `json:"acls"`
-}
-
-type aclSpec struct {
-	Type     string `json:"type"`
-	Resource struct {
-		Type        string `json:"type"`
-		Name        string `json:"name"`
-		PatternType string `json:"patternType"`
-	} `json:"resource"`
-	Operations []string `json:"operations"`
-	Host       string   `json:"host"`
-}
-
 type quotaSpec struct {
 	Producer   *float64 `json:"producerMaxByteRatePerBroker"`
 	Consumer   *float64 `json:"consumerMaxByteRatePerBroker"`
@@ -97,10 +81,6 @@ func remarshal(part map[string]any, into any) error {
 	if err != nil {
 		return err
 	}
-	return strictly(raw, into)
-}
-
-func strictly(raw []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.DisallowUnknownFields()
 	return decoder.Decode(into)
@@ -129,17 +109,22 @@ func (u *User) readAuthentication(part map[string]any) error {
 }
 
 func (u *User) readAuthorization(part map[string]any) error {
-	var spec authorizationSpec
-	if err := remarshal(part, &spec); err != nil {
-		return fmt.Errorf("spec.authorization: %w", err)
-	}
-	if spec.Type != "" && spec.Type != "simple" {
-		return fmt.Errorf("spec.authorization.type is %q; only simple is known", spec.Type)
+	entries, ok := part["acls"].([]any)
+	if !ok && part["acls"] != nil {
+		return errors.New("spec.authorization.acls is no list")
 	}
 	var problems []error
-	u.ACLs = make([]ACL, 0, len(spec.ACLs))
-	for i, raw := range spec.ACLs {
-		acl, err := parseACL(raw)
+	for key, value := range part {
+		switch {
+		case key == "type" && value != "simple":
+			problems = append(problems, fmt.Errorf("spec.authorization.type is %v; only simple is known", value))
+		case key != "type" && key != "acls":
+			problems = append(problems, fmt.Errorf("spec.authorization: unknown field %q", key))
+		}
+	}
+	u.ACLs = make([]ACL, 0, len(entries))
+	for i, entry := range entries {
+		acl, err := parseACL(entry)
 		if err != nil {
 			if len(problems) < 5 { // enough to see what is wrong
 				problems = append(problems, fmt.Errorf("spec.authorization.acls[%d]: %w", i, err))
@@ -151,40 +136,82 @@ func (u *User) readAuthorization(part map[string]any) error {
 	return errors.Join(problems...)
 }
 
-func parseACL(raw []byte) (ACL, error) {
-	spec := aclSpec{Type: "allow", Host: Wildcard}
-	spec.Resource.PatternType = "literal"
-	if err := strictly(raw, &spec); err != nil {
+// aclText holds the texts of an entry, with defaults.
+type aclText struct{ permission, host, resourceType, name, pattern string }
+
+// fields takes the texts of a mapping out; what is not known is an error.
+func fields(what string, value any, into map[string]*string) error {
+	mapping, ok := value.(map[string]any)
+	if !ok {
+		return fmt.Errorf("%s is no mapping", what)
+	}
+	for key, value := range mapping {
+		place, known := into[key]
+		if !known {
+			return fmt.Errorf("%s: unknown field %q", what, key)
+		}
+		if place == nil || value == nil {
+			continue // read elsewhere; null: as if it were not there
+		}
+		if *place, ok = value.(string); !ok {
+			return fmt.Errorf("%s: %s is no text", what, key)
+		}
+	}
+	return nil
+}
+
+// parseACL reads an entry without a way over JSON: there may be 100,000 of them.
+func parseACL(entry any) (ACL, error) {
+	text := aclText{permission: "allow", host: Wildcard, pattern: "literal"}
+	if err := fields("the entry", entry, map[string]*string{"type": &text.permission, "host": &text.host, "resource": nil, "operations": nil}); err != nil {
 		return ACL{}, err
 	}
-	acl := ACL{Host: spec.Host, Resource: Resource{Name: spec.Resource.Name}}
+	mapping := entry.(map[string]any)
+	if err := fields("resource", mapping["resource"], map[string]*string{"type": &text.resourceType, "name": &text.name, "patternType": &text.pattern}); err != nil {
+		return ACL{}, err
+	}
+	acl, err := text.parse()
+	if err != nil {
+		return acl, err
+	}
+	operations, _ := mapping["operations"].([]any)
+	if len(operations) == 0 {
+		return acl, errors.New("operations must be a list with at least one")
+	}
+	acl.Operations = make([]Operation, len(operations))
+	for i, name := range operations {
+		word, _ := name.(string)
+		op, known := operationNames[fold(word)]
+		if !known {
+			return acl, fmt.Errorf("operation %v is not known", name)
+		}
+		acl.Operations[i] = op
+	}
+	return acl, nil
+}
+
+func (t *aclText) parse() (ACL, error) {
+	acl := ACL{Host: t.host, Resource: Resource{Name: t.name}}
 	var known bool
-	if acl.Permission, known = permissionNames[fold(spec.Type)]; !known {
-		return acl, fmt.Errorf("type is %q; known are allow and deny", spec.Type)
+	if acl.Permission, known = permissionNames[fold(t.permission)]; !known {
+		return acl, fmt.Errorf("type is %q; known are allow and deny", t.permission)
 	}
-	if acl.Resource.Type, known = resourceNames[fold(spec.Resource.Type)]; !known {
-		return acl, fmt.Errorf("resource.type is %q; known are topic, group, cluster and transactionalId", spec.Resource.Type)
+	if acl.Resource.Type, known = resourceNames[fold(t.resourceType)]; !known {
+		return acl, fmt.Errorf("resource.type is %q; known are topic, group, cluster and transactionalId", t.resourceType)
 	}
-	if acl.Resource.Pattern, known = patternNames[fold(spec.Resource.PatternType)]; !known {
-		return acl, fmt.Errorf("resource.patternType is %q; known are literal and prefix", spec.Resource.PatternType)
+	if acl.Resource.Pattern, known = patternNames[fold(t.pattern)]; !known {
+		return acl, fmt.Errorf("resource.patternType is %q; known are literal and prefix", t.pattern)
 	}
 	if acl.Resource.Type == ResourceCluster {
-		if acl.Resource.Name != "" && acl.Resource.Name != ClusterName && acl.Resource.Name != Wildcard {
-			return acl, fmt.Errorf("resource.name is %q; the cluster's is %s", acl.Resource.Name, ClusterName)
-		}
 		if acl.Resource.Name == "" {
 			acl.Resource.Name = ClusterName
 		}
-	}
-	if acl.Resource.Name == "" || acl.Host == "" || len(spec.Operations) == 0 {
-		return acl, errors.New("resource.name, host and operations must not be empty")
-	}
-	for _, name := range spec.Operations {
-		op, known := operationNames[fold(name)]
-		if !known {
-			return acl, fmt.Errorf("operation %q is not known", name)
+		if acl.Resource.Name != ClusterName && acl.Resource.Name != Wildcard {
+			return acl, fmt.Errorf("resource.name is %q; the cluster's is %s", acl.Resource.Name, ClusterName)
 		}
-		acl.Operations = append(acl.Operations, op)
+	}
+	if acl.Resource.Name == "" || acl.Host == "" {
+		return acl, errors.New("resource.name and host must not be empty")
 	}
 	return acl, nil
 }
@@ -276,11 +303,7 @@ func aclsOf(resource *meta.KafkaUser) (entries []any, parsed []ACL, err error) {
 		return nil, nil, errors.New("spec.authorization.acls is no list")
 	}
 	for i := range entries {
-		raw, err := json.Marshal(entries[i])
-		if err != nil {
-			return nil, nil, err
-		}
-		acl, err := parseACL(raw)
+		acl, err := parseACL(entries[i])
 		if err != nil {
 			return nil, nil, fmt.Errorf("spec.authorization.acls[%d]: %w", i, err)
 		}
