@@ -17,11 +17,14 @@ import (
 // seenTopics is what a group's hash was last compared with; volatile.
 type seenTopics struct {
 	image *meta.Image // nil: nothing yet
-	// refreshMs is when the regular expressions were last resolved; 0: never.
-	refreshMs int64
+	// matched is what the regular expressions were last resolved with, at matchedMs; nil:
+	// not yet.
+	matched   *meta.Image
+	matchedMs int64
 }
 
-// TopicFilter says whether who asks may know of a topic; nil lets everything through.
+// TopicFilter says whether who asks may know of a topic. Nil: there is nobody to ask
+// for, so no regular expression is resolved.
 type TopicFilter func(topic string) bool
 
 // noTopics is what a machine sees that was given no image.
@@ -55,7 +58,7 @@ func resolve(expression string, image *meta.Image, allowed TopicFilter) []string
 	}
 	var topics []string
 	for _, topic := range image.Topics() {
-		if compiled.MatchString(topic.Name) && (allowed == nil || allowed(topic.Name)) {
+		if compiled.MatchString(topic.Name) && allowed(topic.Name) {
 			topics = append(topics, topic.Name)
 		}
 	}
@@ -78,11 +81,11 @@ func (m *Machine) refreshRegexes(t *coord.Turn, g *group, image *meta.Image, all
 	if len(used) == 0 && len(c.regexes) == 0 {
 		return false
 	}
-	sinceMs := t.NowMs - c.seen.refreshMs
-	all := c.seen.refreshMs == 0 || sinceMs >= m.config.RegexRefreshIntervalMs || c.seen.image != image && sinceMs >= limits.GroupRegexRefreshMs
+	sinceMs := t.NowMs - c.seen.matchedMs
+	all := c.seen.matched == nil || sinceMs >= m.config.RegexRefreshIntervalMs || c.seen.matched != image && sinceMs >= limits.GroupRegexRefreshMs
 	var records []coord.Record
 	for regex := range used {
-		if known := c.regexes[regex]; known == nil || all {
+		if known := c.regexes[regex]; allowed != nil && (known == nil || all) {
 			topics := resolve(regex, image, allowed)
 			if known == nil || !slices.Equal(known.topics, topics) {
 				records = append(records, consumerRegexRecord(g.id, regex, topics, t.WallMs, t.WallMs))
@@ -94,8 +97,8 @@ func (m *Machine) refreshRegexes(t *coord.Turn, g *group, image *meta.Image, all
 			records = append(records, consumerTombstone(consumerlog.KindRegex, g.id, regex))
 		}
 	}
-	if all {
-		c.seen.refreshMs = t.NowMs
+	if all && allowed != nil {
+		c.seen.matched, c.seen.matchedMs = image, t.NowMs
 	}
 	if len(records) == 0 {
 		return false

@@ -200,6 +200,11 @@ func (c *fuzzCourse) join(group, memberID string, instance *string, flags byte) 
 // checkMachine holds what must be true of the volatile half between two turns.
 func checkMachine(m *Machine) error {
 	for id, g := range m.groups {
+		if g.consumer != nil {
+			if err := checkConsumer(g); err != nil {
+				return err
+			}
+		}
 		waiting, static := 0, 0
 		votes := map[string]int{}
 		for memberID, mem := range g.members {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,8 @@ import (
 
 	"kaas/coord"
 	"kaas/coord/coordtest"
+	"kaas/group/consumerlog"
+	"kaas/meta"
 
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -87,6 +90,7 @@ type script struct {
 	next   int // number of the next request
 	ids    int
 	seen   int64 // records that were printed
+	image  *meta.Image
 	out    strings.Builder
 }
 
@@ -95,6 +99,7 @@ const scriptWallMs = 1_000_000
 
 func newScript(t *testing.T) *script {
 	s := &script{t: t, config: DefaultConfig(), log: coordtest.NewLog()}
+	s.config.Image = func() *meta.Image { return s.image }
 	s.config.NewMemberSuffix = func() string { s.ids++; return strconv.Itoa(s.ids) }
 	s.load()
 	return s
@@ -188,6 +193,7 @@ func (s *script) command(w words) {
 		"offset-delete": s.offsetDelete, "advance": s.advance, "log": s.logCommand, "crash": s.crash,
 		"records": s.records, "topic-deleted": s.topicDeleted, "topic-replaced": s.topicReplaced, "groups": s.groups,
 	}
+	maps.Copy(commands, s.consumerCommands())
 	run, ok := commands[w.name]
 	if !ok {
 		s.t.Fatalf("no such command: %s", w.name)
@@ -218,6 +224,9 @@ func (s *script) setConfig(w words) {
 	s.config.OffsetMetadataMaxChars = int32(w.num("metadata-max", int64(s.config.OffsetMetadataMaxChars)))
 	s.config.OffsetsRetentionMs = w.num("retention", s.config.OffsetsRetentionMs)
 	s.config.RetentionCheckIntervalMs = w.num("check", s.config.RetentionCheckIntervalMs)
+	s.config.ConsumerMaxSize = int32(w.num("consumer-max-size", int64(s.config.ConsumerMaxSize)))
+	s.config.ConsumerAssignmentIntervalMs = w.num("assignment-interval", s.config.ConsumerAssignmentIntervalMs)
+	s.config.ConsumerMigrationPolicy = w.get("migration", s.config.ConsumerMigrationPolicy)
 	s.log.MaxBytes = int(w.num("max-message-bytes", int64(s.log.MaxBytes)))
 	s.load()
 }
@@ -295,10 +304,30 @@ func (s *script) sync(w words) {
 			case r.ErrorCode != 0:
 				s.printf("#%d sync: error %d", n, r.ErrorCode)
 			default:
-				s.printf("#%d sync: assignment=%q %s/%s", n, r.MemberAssignment, *r.ProtocolType, *r.Protocol)
+				s.printf("#%d sync: assignment=%s %s/%s", n, assignmentText(r.MemberAssignment), deref(r.ProtocolType), deref(r.Protocol))
 			}
 		})
 	})
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return "null"
+	}
+	return *s
+}
+
+// assignmentText shows what the coordinator made itself in a readable form.
+func assignmentText(b []byte) string {
+	topics, ok := protocolPartitions(b)
+	if !ok {
+		return fmt.Sprintf("%q", b)
+	}
+	text := ""
+	for _, t := range topics {
+		text += fmt.Sprintf("%s%v", t.name, t.partitions)
+	}
+	return "(" + text + ")"
 }
 
 // heartbeat GROUP member= generation= instance=
@@ -533,7 +562,11 @@ func (s *script) crash(w words) {
 // records prints what has come to the log since it was asked last.
 func (s *script) records(words) {
 	err := s.log.Records(s.seen, func(offset int64, key, value []byte) {
-		s.printf("%d %s", offset, recordText(key, value))
+		text := recordText(key, value)
+		if kind := consumerlog.Kind(key[1]); kind.Known() {
+			text = s.consumerRecordText(key, value)
+		}
+		s.printf("%d %s", offset, text)
 		s.seen = offset + 1
 	})
 	if err != nil {
