@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -86,24 +88,7 @@ func (a *Admin) createTopics(r *codec.Request) {
 		}
 	}
 	if !request.ValidateOnly {
-		var pending []*pendingTopic
-		for _, topic := range topics {
-			if topic.failure != nil {
-				continue
-			}
-			// The write is not bounded by the wait's deadline: a request with
-			// timeout 0 creates its topics, too.
-			created, err := a.createTopic(a.pool.ctx, a.resourceOf(topic))
-			if err != nil {
-				topic.failure = a.asFailure(err)
-				if topic.failure.code == kerr.TopicAlreadyExists {
-					topic.failure = fail(kerr.TopicAlreadyExists, "Topic '%s' already exists.", topic.request.Topic)
-				}
-				continue
-			}
-			topic.pending = &pendingTopic{name: topic.request.Topic, resource: created}
-			pending = append(pending, topic.pending)
-		}
+		pending := a.writeTopics(topics)
 		a.awaitTopics(ctx, pending)
 	}
 	response := request.ResponseKind().(*kmsg.CreateTopicsResponse)
@@ -112,6 +97,36 @@ func (a *Admin) createTopics(r *codec.Request) {
 		response.Topics = append(response.Topics, a.createdTopic(r, topic))
 	}
 	r.Respond(response)
+}
+
+// writeTopics makes the resources of all topics without a failure, in one batch. The
+// write is not bounded by the wait's deadline: a request with timeout 0 creates its
+// topics, too.
+func (a *Admin) writeTopics(topics []*newTopic) []*pendingTopic {
+	var objects []meta.Object
+	var written []*newTopic
+	for _, topic := range topics {
+		if topic.failure == nil {
+			objects, written = append(objects, a.resourceOf(topic)), append(written, topic)
+		}
+	}
+	var pending []*pendingTopic
+	for i, result := range meta.CreateAll(a.pool.ctx, a.Resources, objects) {
+		topic := written[i]
+		created, ok := result.Object.(*meta.KafkaTopic)
+		switch {
+		case errors.Is(result.Err, meta.ErrAlreadyExists):
+			topic.failure = fail(kerr.TopicAlreadyExists, "Topic '%s' already exists.", topic.request.Topic)
+		case result.Err != nil:
+			topic.failure = a.asFailure(result.Err)
+		case !ok:
+			panic(fmt.Sprintf("BUG: the store made a %T of a KafkaTopic", result.Object))
+		default:
+			topic.pending = &pendingTopic{name: topic.request.Topic, resource: created}
+			pending = append(pending, topic.pending)
+		}
+	}
+	return pending
 }
 
 // checkNewTopics returns one entry per name. Nothing is written.
@@ -129,18 +144,20 @@ func (a *Admin) checkNewTopics(r *codec.Request, request *kmsg.CreateTopicsReque
 	}
 	all := a.allowedCluster(r, auth.OperationCreate)
 	image := a.Images.Load()
+	names := &takenNames{image: image}
 	var sum int64
-	for i, topic := range topics {
+	for _, topic := range topics {
 		name := topic.request.Topic
 		switch {
 		case topic.failure != nil:
 		case !all && !a.allowed(r, auth.OperationCreate, auth.ResourceTopic, name):
 			topic.failure = fail(kerr.TopicAuthorizationFailed, "Authorization failed.")
 		default:
-			topic.failure = a.checkNewTopic(image, topic, topics[:i])
+			topic.failure = a.checkNewTopic(image, topic, names)
 		}
 		if topic.failure == nil {
 			sum += int64(topic.partitions)
+			names.take(name)
 		}
 	}
 	a.boundPartitions(image, topics, sum)
@@ -170,7 +187,7 @@ func (a *Admin) boundPartitions(image *meta.Image, topics []*newTopic, sum int64
 }
 
 // checkNewTopic decides counts and configs of one topic.
-func (a *Admin) checkNewTopic(image *meta.Image, topic *newTopic, others []*newTopic) *failure {
+func (a *Admin) checkNewTopic(image *meta.Image, topic *newTopic, names *takenNames) *failure {
 	name := topic.request.Topic
 	if name == clusterMetadataTopic {
 		return fail(kerr.InvalidRequest, "Creation of internal topic %s is prohibited.", name)
@@ -181,13 +198,8 @@ func (a *Admin) checkNewTopic(image *meta.Image, topic *newTopic, others []*newT
 	if image.Topic(name) != nil {
 		return fail(kerr.TopicAlreadyExists, "Topic '%s' already exists.", name)
 	}
-	if other := collidingTopic(image, name); other != "" {
+	if other := names.collision(name); other != "" {
 		return fail(kerr.InvalidTopicException, "Topic '%s' collides with existing topic: %s", name, other)
-	}
-	for _, other := range others {
-		if other.failure == nil && meta.TopicNamesCollide(other.request.Topic, name) {
-			return fail(kerr.InvalidTopicException, "Topic '%s' collides with existing topic: %s", name, other.request.Topic)
-		}
 	}
 	topic.overrides = make(map[string]string, len(topic.request.Configs))
 	for _, entry := range topic.request.Configs {

@@ -78,23 +78,14 @@ func (a *Admin) deleteTopics(r *codec.Request) {
 	defer cancel()
 	response := request.ResponseKind().(*kmsg.DeleteTopicsResponse)
 	deletions := a.checkDeletions(r, namedTopics(request))
-	gone := make(map[meta.UUID]string, len(deletions))
 	for _, deletion := range deletions {
-		problem := deletion.failure
-		if problem == nil {
-			problem = a.vetDeletion(r, validateOnly, deletion.name)
+		if deletion.failure == nil {
+			deletion.failure = a.vetDeletion(r, validateOnly, deletion.name)
 		}
-		if problem == nil && !validateOnly {
-			id, err := a.deleteTopic(deletion.name)
-			if problem = a.asFailure(err); problem == nil {
-				gone[id] = deletion.name
-			} else if problem.code == kerr.UnknownServerError {
-				problem.code = kerr.InvalidRequest // the store's trouble, with its message
-			}
-		}
-		if problem != nil {
-			deletion.result.ErrorCode, deletion.result.ErrorMessage = problem.code.Code, &problem.message
-		}
+	}
+	gone := make(map[meta.UUID]string, len(deletions))
+	if !validateOnly {
+		a.deleteAll(deletions, gone)
 	}
 	a.await(ctx, func(image *meta.Image) bool {
 		for id, name := range gone {
@@ -105,6 +96,9 @@ func (a *Admin) deleteTopics(r *codec.Request) {
 		return true
 	})
 	for _, deletion := range deletions {
+		if problem := deletion.failure; problem != nil {
+			deletion.result.ErrorCode, deletion.result.ErrorMessage = problem.code.Code, &problem.message
+		}
 		response.Topics = append(response.Topics, deletion.result)
 	}
 	r.Respond(response)
@@ -204,23 +198,43 @@ func (a *Admin) checkDeletionByID(r *codec.Request, image *meta.Image, result *k
 	return topic.Name, nil
 }
 
-// deleteTopic deletes the resource of a topic and returns the topic's id.
-func (a *Admin) deleteTopic(name string) (meta.UUID, error) {
-	ctx := a.pool.ctx
-	if a.DropTopic != nil {
-		var id meta.UUID
-		if topic := a.Images.Load().Topic(name); topic != nil {
-			id = topic.ID
+// deleteAll deletes the resources of the topics without a failure, in one batch,
+// and notes the ids that shall leave the image.
+func (a *Admin) deleteAll(deletions []*deletion, gone map[meta.UUID]string) {
+	var batch []meta.Deletion
+	var found []*deletion
+	var ids []meta.UUID
+	done := func(d *deletion, id meta.UUID, err error) {
+		if errors.Is(err, meta.ErrConflict) { // deleted and made again in between
+			err = meta.ErrNotFound
 		}
-		return id, a.DropTopic(ctx, name)
+		if d.failure = a.asFailure(err); d.failure == nil {
+			gone[id] = d.name
+		} else if d.failure.code == kerr.UnknownServerError {
+			d.failure.code = kerr.InvalidRequest // the store's trouble, with its message
+		}
 	}
-	topic, err := a.topicResource(ctx, name)
-	if err != nil {
-		return meta.ZeroUUID, err
+	for _, d := range deletions {
+		if d.failure != nil {
+			continue
+		}
+		if a.DropTopic != nil {
+			var id meta.UUID
+			if topic := a.Images.Load().Topic(d.name); topic != nil {
+				id = topic.ID
+			}
+			done(d, id, a.DropTopic(a.pool.ctx, d.name))
+			continue
+		}
+		topic, err := a.topicResource(a.pool.ctx, d.name)
+		if err != nil {
+			done(d, meta.ZeroUUID, err)
+			continue
+		}
+		batch = append(batch, meta.Deletion{Kind: meta.KindTopic, Name: topic.Metadata.Name, UID: topic.Metadata.UID})
+		found, ids = append(found, d), append(ids, topic.Status.TopicID)
 	}
-	err = a.Resources.Delete(ctx, meta.KindTopic, topic.Metadata.Name, topic.Metadata.UID)
-	if errors.Is(err, meta.ErrConflict) { // deleted and made again in between
-		err = meta.ErrNotFound
+	for i, err := range meta.DeleteAll(a.pool.ctx, a.Resources, batch) {
+		done(found[i], ids[i], err)
 	}
-	return topic.Status.TopicID, err
 }

@@ -44,15 +44,41 @@ func standsFor(topic *meta.KafkaTopic, name string) bool {
 	return ok && inForce.Name == name
 }
 
-// collidingTopic returns a served topic whose name collides with name.
-func collidingTopic(image *meta.Image, name string) string {
+// takenNames finds names that collide (meta.TopicNamesCollide) with topics that are
+// served or that the same request makes. Folding all names once, and only when
+// there is something to fold, keeps a large request linear.
+type takenNames struct {
+	image  *meta.Image
+	folded map[string]string // folded name → a name; nil until it is needed
+	taken  []string          // of the request, not in folded yet
+}
+
+func foldTopicName(name string) string { return strings.ReplaceAll(name, ".", "_") }
+
+// take notes a topic that the request makes.
+func (n *takenNames) take(name string) { n.taken = append(n.taken, name) }
+
+// collision returns another topic that name collides with, or "".
+func (n *takenNames) collision(name string) string {
 	if !hasFolded(name) {
-		return ""
+		return "" // what folds to it is it
 	}
-	for _, topic := range image.Topics() {
-		if topic.Name != name && meta.TopicNamesCollide(topic.Name, name) {
-			return topic.Name
+	if n.folded == nil {
+		n.folded = make(map[string]string)
+		for _, topic := range n.image.Topics() {
+			if hasFolded(topic.Name) {
+				n.folded[foldTopicName(topic.Name)] = topic.Name
+			}
 		}
+	}
+	for _, other := range n.taken {
+		if hasFolded(other) {
+			n.folded[foldTopicName(other)] = other
+		}
+	}
+	n.taken = n.taken[:0]
+	if other := n.folded[foldTopicName(name)]; other != name {
+		return other
 	}
 	return ""
 }
@@ -215,7 +241,7 @@ func (c topicCreator) EnsureTopic(ctx context.Context, name string, partitions i
 	if err := meta.ValidateTopicName(name); err != nil {
 		return fmt.Errorf("%w: %w", err, meta.ErrInvalid)
 	}
-	if other := collidingTopic(a.Images.Load(), name); other != "" {
+	if other := (&takenNames{image: a.Images.Load()}).collision(name); other != "" {
 		return fmt.Errorf("topic '%s' collides with existing topic: %s: %w", name, other, meta.ErrInvalid)
 	}
 	if _, err := config.ParseTopic(a.Config, overrides); err != nil {

@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 
 	"kaas/internal/limits"
@@ -19,9 +20,18 @@ type change struct {
 	topics map[string]*topicState // copy of the view's, written
 	byID   map[meta.UUID]*topicState
 
+	opening []openingTopic // in topics, with partitions that are not open yet
 	image   []*meta.Topic  // to set
 	removed []removedTopic // no longer in topics
 	errs    []error
+}
+
+// openingTopic waits for the partitions that serve has found missing: those of all
+// topics of a batch are opened together.
+type openingTopic struct {
+	resource  string
+	topic     *topicState
+	logConfig logstore.Config
 }
 
 // removedTopic is a topic that stops being served. Its logs are deleted only when
@@ -111,6 +121,9 @@ func (c *change) parse(topic *meta.KafkaTopic, served *topicState) (map[string]s
 
 func (c *change) serve(topic *meta.KafkaTopic, served *topicState, overrides map[string]string, parsed config.Topic) {
 	name, id := topic.Status.TopicName, topic.Status.TopicID
+	if slices.ContainsFunc(c.opening, func(o openingTopic) bool { return o.topic == served }) {
+		c.open() // the same topic twice in one batch
+	}
 	next := &topicState{
 		name: name, id: id, internal: meta.IsInternalTopicName(name),
 		config: parsed, overrides: overrides,
@@ -131,46 +144,61 @@ func (c *change) serve(topic *meta.KafkaTopic, served *topicState, overrides map
 			p.config.Store(&next.config)
 		}
 	}
-	if err := c.ensure(next, logConfig); err != nil {
-		c.errs = append(c.errs, err)
-		if c.o.failed[topic.Metadata.Name] != err.Error() {
-			c.o.failed[topic.Metadata.Name] = err.Error()
-			c.o.log.Error("partitions of a topic cannot be served; they are tried again", "topic", name, "everyMs", limits.ObserverRetryMaxMs, "error", err)
-		}
-	} else {
-		delete(c.o.failed, topic.Metadata.Name)
-	}
+	c.opening = append(c.opening, openingTopic{topic.Metadata.Name, next, logConfig})
 	c.topics[name], c.byID[id] = next, next
-	c.image = append(c.image, c.imageTopic(next))
 }
 
-// ensure opens the partitions that are not served yet, several at a time: each
-// may wait for the disk. A partition that fails stays nil, the others are served.
-func (c *change) ensure(t *topicState, logConfig logstore.Config) error {
+// open opens the partitions that are not served yet, several at a time: each may
+// wait for the disk. A partition that fails stays nil, the others are served.
+func (c *change) open() {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, limits.ObserverEnsureWorkers)
-	errs := make([]error, len(t.partitions))
-	for i := range t.partitions {
-		if t.partitions[i] != nil {
-			continue
-		}
-		slots <- struct{}{}
-		group.Add(1)
-		go func() {
-			defer func() { <-slots; group.Done() }()
-			log, err := c.o.broker.Store.Ensure(t.name, t.id, int32(i), logConfig)
-			if err != nil {
-				errs[i] = err // names topic and partition
-				return
+	errs := make([][]error, len(c.opening))
+	for n, o := range c.opening {
+		errs[n] = make([]error, len(o.topic.partitions))
+		for i := range o.topic.partitions {
+			if o.topic.partitions[i] != nil {
+				continue
 			}
-			state := &partitionState{topicName: t.name, topicID: t.id, index: int32(i), log: log}
-			state.config.Store(&t.config)
-			log.Context = state
-			t.partitions[i] = state
-		}()
+			slots <- struct{}{}
+			group.Go(func() {
+				errs[n][i] = c.ensure(o.topic, int32(i), o.logConfig)
+				<-slots
+			})
+		}
 	}
 	group.Wait()
-	return errors.Join(errs...)
+	for n, o := range c.opening {
+		c.opened(o, errors.Join(errs[n]...))
+	}
+	c.opening = nil
+}
+
+// ensure opens one partition. The error names topic and partition.
+func (c *change) ensure(t *topicState, partition int32, logConfig logstore.Config) error {
+	log, err := c.o.broker.Store.Ensure(t.name, t.id, partition, logConfig)
+	if err != nil {
+		return err
+	}
+	state := &partitionState{topicName: t.name, topicID: t.id, index: partition, log: log}
+	state.config.Store(&t.config)
+	log.Context = state
+	t.partitions[partition] = state
+	return nil
+}
+
+func (c *change) opened(o openingTopic, err error) {
+	switch failed := c.o.failed; {
+	case err == nil:
+		delete(failed, o.resource)
+	default:
+		c.errs = append(c.errs, err)
+		if failed[o.resource] != err.Error() {
+			failed[o.resource] = err.Error()
+			c.o.log.Error("partitions of a topic cannot be served; they are tried again", "topic", o.topic.name, "everyMs", limits.ObserverRetryMaxMs, "error", err)
+		}
+	}
+	c.image = append(c.image, c.imageTopic(o.topic))
 }
 
 // imageTopic is the topic as clients see it. A partition that cannot be served has
@@ -190,6 +218,7 @@ func (c *change) imageTopic(t *topicState) *meta.Topic {
 // remove stops serving the topic of a resource that has gone. Another resource of
 // the same Kafka name, with another id, is not touched.
 func (c *change) remove(topic *meta.KafkaTopic) {
+	c.open()
 	delete(c.o.failed, topic.Metadata.Name)
 	delete(c.o.wanted, topic.Metadata.Name)
 	if served := c.topics[topic.Status.TopicName]; served != nil && served.id == topic.Status.TopicID {
@@ -198,6 +227,7 @@ func (c *change) remove(topic *meta.KafkaTopic) {
 }
 
 func (c *change) drop(served *topicState, keep bool) {
+	c.open() // it may be one of them
 	delete(c.topics, served.name)
 	delete(c.byID, served.id)
 	c.removed = append(c.removed, removedTopic{served, keep})
@@ -212,6 +242,7 @@ func (c *change) finish() error {
 // publish makes the change visible, in the order that the observer promises, and
 // goes on from there.
 func (c *change) publish() {
+	c.open()
 	if len(c.image) == 0 && len(c.removed) == 0 {
 		return
 	}
@@ -231,8 +262,9 @@ func (c *change) publish() {
 	}
 	c.o.publish(next, c.nextImage())
 	for _, t := range c.removed {
-		c.delete(t)
+		c.forget(t)
 	}
+	c.deleteLogs()
 	c.reset()
 }
 
@@ -275,8 +307,8 @@ func (c *change) runAdded(previous *view) {
 	}
 }
 
-// delete runs after the topic is in no view any more.
-func (c *change) delete(t removedTopic) {
+// forget runs after the topic is in no view any more, before its logs go.
+func (c *change) forget(t removedTopic) {
 	b := c.o.broker
 	for _, p := range t.partitions {
 		if p == nil {
@@ -289,14 +321,27 @@ func (c *change) delete(t removedTopic) {
 	for _, hook := range b.hooks.topicRemoved {
 		hook(t.name, t.id)
 	}
-	for i, p := range t.partitions {
-		if p == nil || t.keep {
-			continue
-		}
-		if err := b.Store.Delete(t.name, int32(i)); err != nil {
-			c.o.log.Error("a deleted topic's partition could not be removed from disk; remove the directory by hand", "topic", t.name, "partition", i, "error", err)
+}
+
+// deleteLogs deletes the logs of what was removed, several at a time.
+func (c *change) deleteLogs() {
+	var group sync.WaitGroup
+	slots := make(chan struct{}, limits.ObserverEnsureWorkers)
+	for _, t := range c.removed {
+		for i, p := range t.partitions {
+			if p == nil || t.keep {
+				continue
+			}
+			slots <- struct{}{}
+			group.Go(func() {
+				if err := c.o.broker.Store.Delete(t.name, int32(i)); err != nil {
+					c.o.log.Error("a deleted topic's partition could not be removed from disk; remove the directory by hand", "topic", t.name, "partition", i, "error", err)
+				}
+				<-slots
+			})
 		}
 	}
+	group.Wait()
 }
 
 // partitionConfig is a topic's configuration in the log store's terms.

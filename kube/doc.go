@@ -28,6 +28,7 @@
 // # Lock order
 //
 // FileStore.writeMu, held through file I/O by one writer or scan at a time,
-// comes before FileStore.mu, which guards the maps and is held for memory
+// comes before FileStore.queueMu and FileStore.mu. queueMu guards what waits to be
+// written (see filebatch.go); mu guards the maps and is held for memory
 // operations only. Readers take mu alone, so they never wait for a disk.
 package kube

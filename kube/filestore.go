@@ -51,6 +51,14 @@ type FileStore struct {
 	// dirs were seen by the last scan.
 	// +checklocks:writeMu
 	dirs []string
+	// claimed are the new paths of the batch under way.
+	// +checklocks:writeMu
+	claimed map[string]bool
+
+	// queueMu guards what waits for the writer; a leaf.
+	queueMu sync.Mutex
+	// +checklocks:queueMu
+	queue []*fileWrite
 
 	// mu guards memory only. Objects in the map are immutable: a change puts
 	// another one there.
@@ -126,7 +134,7 @@ func OpenFileStore(o FileStoreOptions) (*FileStore, error) {
 		places:  make(map[resourceKey]*placement),
 		ids:     make(map[meta.UUID]resourceKey),
 		retired: make(map[meta.UUID]bool),
-		objects: make(map[resourceKey]meta.Object),
+		objects: make(map[resourceKey]meta.Object), claimed: make(map[string]bool),
 	}
 	// Revisions begin where no earlier process can have been, so that a
 	// resourceVersion kept over a restart conflicts instead of matching.
@@ -210,12 +218,14 @@ func (s *FileStore) current(key resourceKey) meta.Object {
 
 // Create implements meta.ResourceStore.
 func (s *FileStore) Create(ctx context.Context, object meta.Object) (meta.Object, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
+	return s.one(ctx, s.creation(object))
+}
+
+// creation is the write of a new resource.
+func (s *FileStore) creation(object meta.Object) *fileWrite {
 	key := keyOf(object)
 	if !meta.IsResourceName(key.Name) || newObject(key.Kind) == nil {
-		return nil, fmt.Errorf("%s: metadata.name must be an RFC 1123 subdomain: %w", key, meta.ErrInvalid)
+		return failedWrite(key, fmt.Errorf("%s: metadata.name must be an RFC 1123 subdomain: %w", key, meta.ErrInvalid))
 	}
 	created := object.Clone()
 	metadata := created.Meta()
@@ -223,28 +233,27 @@ func (s *FileStore) Create(ctx context.Context, object meta.Object) (meta.Object
 	metadata.CreationTimestamp = s.options.Clock().UTC().Truncate(time.Millisecond)
 	text, err := encodeManifest(created)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
+		return failedWrite(key, fmt.Errorf("%s: %w", key, err))
 	}
 	if len(text) > limits.ResourceFileBytes {
-		return nil, fmt.Errorf("%s: %d bytes are more than a resource file may have (%d): %w", key, len(text), limits.ResourceFileBytes, meta.ErrInvalid)
+		return failedWrite(key, fmt.Errorf("%s: %d bytes are more than a resource file may have (%d): %w", key, len(text), limits.ResourceFileBytes, meta.ErrInvalid))
 	}
-	s.writeMu.Lock()
-	defer s.writeMu.Unlock()
-	if err := s.writable(); err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
-	}
-	if s.current(key) != nil {
-		return nil, fmt.Errorf("%s: %w", key, meta.ErrAlreadyExists)
-	}
-	path, err := s.newPath(key)
-	if err != nil {
-		return nil, unavailable(key, err)
-	}
-	if err := s.storeFile(path, text); err != nil {
-		return nil, unavailable(key, err)
-	}
-	s.places[key] = &placement{path: path}
-	return s.publish(meta.Added, created).Clone(), nil
+	return &fileWrite{key: key, prepare: func() (*fileChange, meta.Object, error) {
+		if err := s.writable(); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", key, err)
+		}
+		if s.current(key) != nil {
+			return nil, nil, fmt.Errorf("%s: %w", key, meta.ErrAlreadyExists)
+		}
+		path, err := s.newPath(key)
+		if err != nil {
+			return nil, nil, unavailable(key, err)
+		}
+		return &fileChange{path: path, text: text, publish: func() meta.Object {
+			s.places[key] = &placement{path: path}
+			return s.publish(meta.Added, created).Clone()
+		}}, nil, nil
+	}}
 }
 
 // newPath is a file name for a resource that has no file yet. Files that a user
@@ -263,10 +272,10 @@ func (s *FileStore) newPath(key resourceKey) (string, error) {
 		}
 		path := filepath.Join(s.options.Dir, name+".yaml")
 		_, err := s.fs.Stat(path)
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) && !s.claimed[path] {
 			return path, nil
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}
 		if attempt == limits.ResourceNameAttempts {
@@ -338,19 +347,35 @@ func (s *FileStore) Patch(ctx context.Context, kind meta.Kind, name string, merg
 // change applies a merge patch to metadata and spec of a resource: to its object
 // and, as text, to its file.
 func (s *FileStore) change(ctx context.Context, key resourceKey, version string, patchFor func(meta.Object) (map[string]any, error)) (meta.Object, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	s.writeMu.Lock()
-	defer s.writeMu.Unlock()
-	current, err := s.writableResource(key, version)
-	if err != nil {
-		return nil, err
-	}
-	patch, err := patchFor(current)
-	if err != nil {
-		return nil, err
-	}
+	return s.one(ctx, &fileWrite{key: key, prepare: func() (*fileChange, meta.Object, error) {
+		current, err := s.writableResource(key, version)
+		if err != nil {
+			return nil, nil, err
+		}
+		patch, err := patchFor(current)
+		if err != nil {
+			return nil, nil, err
+		}
+		next, err := patched(key, current, patch)
+		if err != nil || next == nil {
+			return nil, current.Clone(), err
+		}
+		var changes []blockChange
+		for _, block := range []string{"metadata", "spec"} {
+			if inner, ok := patch[block].(map[string]any); ok {
+				changes = append(changes, blockChange{key: block, merge: inner})
+			}
+		}
+		path, text, err := s.patchText(key, changes)
+		if err != nil {
+			return nil, nil, err
+		}
+		return &fileChange{path: path, text: text, publish: func() meta.Object { return s.publish(meta.Modified, next).Clone() }}, nil, nil
+	}})
+}
+
+// patched is the object after a merge patch; nil when that changes nothing.
+func patched(key resourceKey, current meta.Object, patch map[string]any) (meta.Object, error) {
 	before, err := objectTree(current)
 	if err != nil {
 		return nil, err
@@ -359,72 +384,65 @@ func (s *FileStore) change(ctx context.Context, key resourceKey, version string,
 	if err != nil {
 		return nil, err
 	}
-	patched, ok := mergePatch(after, patch).(map[string]any)
+	tree, ok := mergePatch(after, patch).(map[string]any)
 	if !ok {
 		return nil, fmt.Errorf("%s: %w", key, meta.ErrInvalid)
 	}
-	diff := diffPatch(before, patched)
+	diff := diffPatch(before, tree)
 	if len(diff) == 0 {
-		return current.Clone(), nil
+		return nil, nil
 	}
-	next, err := objectFromTree(key.Kind, patched)
+	next, err := objectFromTree(key.Kind, tree)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", key, err, meta.ErrInvalid)
 	}
 	if _, changed := diff["spec"]; changed {
 		next.Meta().Generation++
 	}
-	var changes []blockChange
-	for _, block := range []string{"metadata", "spec"} {
-		if inner, ok := patch[block].(map[string]any); ok {
-			changes = append(changes, blockChange{key: block, merge: inner})
-		}
-	}
-	if err := s.patchFile(key, changes); err != nil {
-		return nil, err
-	}
-	return s.publish(meta.Modified, next).Clone(), nil
+	return next, nil
 }
 
 // UpdateStatus implements meta.ResourceStore.
 func (s *FileStore) UpdateStatus(ctx context.Context, object meta.Object) (meta.Object, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
+	return s.one(ctx, s.statusUpdate(object))
+}
+
+// statusUpdate is the write of a status.
+func (s *FileStore) statusUpdate(object meta.Object) *fileWrite {
 	key := keyOf(object)
 	_, status, err := encodeSpecStatus(object)
 	if err != nil {
-		return nil, err
+		return failedWrite(key, err)
 	}
-	s.writeMu.Lock()
-	defer s.writeMu.Unlock()
-	current, err := s.writableResource(key, object.Meta().ResourceVersion)
-	broken := errors.Is(err, errBrokenFile)
-	if err != nil && !broken {
-		return nil, err
-	}
-	if broken {
-		current = s.current(key)
-	}
-	_, have, err := encodeSpecStatus(current)
-	if err != nil {
-		return nil, err
-	}
-	if string(have) == string(status) {
-		return current.Clone(), nil
-	}
-	next := current.Clone()
-	if err := setStatus(next, status); err != nil {
-		return nil, err
-	}
-	// A file that can't be parsed can't be patched: status is kept in memory
-	// and in the journal, and goes into the file when that is whole again.
-	if !broken {
-		if err := s.patchFile(key, []blockChange{{key: "status", replace: orEmpty(status)}}); err != nil {
-			return nil, err
+	version := object.Meta().ResourceVersion
+	return &fileWrite{key: key, prepare: func() (*fileChange, meta.Object, error) {
+		current, err := s.writableResource(key, version)
+		broken := errors.Is(err, errBrokenFile)
+		if err != nil && !broken {
+			return nil, nil, err
 		}
-	}
-	return s.publish(meta.Modified, next).Clone(), nil
+		if broken {
+			current = s.current(key)
+		}
+		_, have, err := encodeSpecStatus(current)
+		if err != nil {
+			return nil, nil, err
+		}
+		if string(have) == string(status) {
+			return nil, current.Clone(), nil
+		}
+		next := current.Clone()
+		if err := setStatus(next, status); err != nil {
+			return nil, nil, err
+		}
+		change := &fileChange{publish: func() meta.Object { return s.publish(meta.Modified, next).Clone() }}
+		// A file that can't be parsed can't be patched: status is kept in memory
+		// and in the journal, and goes into the file when that is whole again.
+		if !broken {
+			change.path, change.text, err = s.patchText(key, []blockChange{{key: "status", replace: orEmpty(status)}})
+		}
+		return change, nil, err
+	}}
 }
 
 func orEmpty(status json.RawMessage) json.RawMessage {
@@ -437,39 +455,31 @@ func orEmpty(status json.RawMessage) json.RawMessage {
 // Delete implements meta.ResourceStore. A file of one document is removed, from
 // a file of several the document is cut.
 func (s *FileStore) Delete(ctx context.Context, kind meta.Kind, name, uid string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	key := resourceKey{kind, name}
-	s.writeMu.Lock()
-	defer s.writeMu.Unlock()
-	current, err := s.writableResource(key, "")
-	if err != nil {
-		return err
-	}
-	if uid != "" && current.Meta().UID != uid {
-		return fmt.Errorf("%s: another one has its name now: %w", key, meta.ErrConflict)
-	}
-	path := s.places[key].path
-	segments, at, err := s.readSegments(path, key)
-	if err != nil {
-		return unavailable(key, err)
-	}
-	rest := strings.Join(append(slices.Clone(segments[:at]), segments[at+1:]...), "")
-	if onlyComments(rest) {
-		if err := ignoreMissing(s.fs.Remove(path)); err != nil {
-			return unavailable(key, err)
+	_, err := s.one(ctx, s.deletion(resourceKey{kind, name}, uid))
+	return err
+}
+
+// deletion is the write that removes a resource.
+func (s *FileStore) deletion(key resourceKey, uid string) *fileWrite {
+	return &fileWrite{key: key, prepare: func() (*fileChange, meta.Object, error) {
+		current, err := s.writableResource(key, "")
+		if err != nil {
+			return nil, nil, err
 		}
-		delete(s.files, path)
-		if err := s.fs.SyncDir(filepath.Dir(path)); err != nil {
-			return unavailable(key, err)
+		if uid != "" && current.Meta().UID != uid {
+			return nil, nil, fmt.Errorf("%s: another one has its name now: %w", key, meta.ErrConflict)
 		}
-	} else if err := s.storeFile(path, rest); err != nil {
-		return unavailable(key, err)
-	}
-	s.unpublish(key)
-	s.logger.Info("a resource was deleted by a request", "resource", key.String(), "file", path)
-	return nil
+		path := s.places[key].path
+		segments, at, err := s.readSegments(path, key)
+		if err != nil {
+			return nil, nil, unavailable(key, err)
+		}
+		rest := strings.Join(append(slices.Clone(segments[:at]), segments[at+1:]...), "")
+		return &fileChange{path: path, text: rest, remove: onlyComments(rest), publish: func() meta.Object {
+			s.unpublish(key)
+			return nil
+		}}, nil, nil
+	}}
 }
 
 func onlyComments(text string) bool {
@@ -521,22 +531,32 @@ func (s *FileStore) writable() error {
 // patchFile changes blocks of the resource's document in its file.
 // +checklocks:s.writeMu
 func (s *FileStore) patchFile(key resourceKey, changes []blockChange) error {
-	path := s.places[key].path
-	segments, at, err := s.readSegments(path, key)
+	path, text, err := s.patchText(key, changes)
 	if err != nil {
-		return unavailable(key, err)
-	}
-	if segments[at], err = patchDocument(segments[at], changes); err != nil {
-		return fmt.Errorf("%s: %s: %w", key, path, err)
-	}
-	text := strings.Join(segments, "")
-	if len(text) > limits.ResourceFileBytes {
-		return fmt.Errorf("%s: %s would grow to %d bytes, more than a resource file may have (%d): %w", key, path, len(text), limits.ResourceFileBytes, meta.ErrInvalid)
+		return err
 	}
 	if err := s.storeFile(path, text); err != nil {
 		return unavailable(key, err)
 	}
 	return nil
+}
+
+// patchText is the file of the resource with blocks of its document changed.
+// +checklocks:s.writeMu
+func (s *FileStore) patchText(key resourceKey, changes []blockChange) (path, text string, err error) {
+	path = s.places[key].path
+	segments, at, err := s.readSegments(path, key)
+	if err != nil {
+		return "", "", unavailable(key, err)
+	}
+	if segments[at], err = patchDocument(segments[at], changes); err != nil {
+		return "", "", fmt.Errorf("%s: %s: %w", key, path, err)
+	}
+	text = strings.Join(segments, "")
+	if len(text) > limits.ResourceFileBytes {
+		return "", "", fmt.Errorf("%s: %s would grow to %d bytes, more than a resource file may have (%d): %w", key, path, len(text), limits.ResourceFileBytes, meta.ErrInvalid)
+	}
+	return path, text, nil
 }
 
 // readSegments returns the documents of a file and the index of the resource's.
@@ -578,19 +598,10 @@ func stillAsRead(fsys vfs.FS, path string, known *resourceFile) error {
 // nothing new in it.
 // +checklocks:s.writeMu
 func (s *FileStore) storeFile(path, text string) error {
-	documents, err := parseFile(text)
-	if err != nil {
-		return fmt.Errorf("what is to be written to %s can't be read back: %w", path, err)
+	change := &fileChange{path: path, text: text}
+	if s.writeFiles([]*fileChange{change}); change.err != nil {
+		return change.err
 	}
-	known := s.files[path]
-	if err := replaceFile(s.fs, path, []byte(text), func() error { return stillAsRead(s.fs, path, known) }); err != nil {
-		return err
-	}
-	file := &resourceFile{sum: sha256.Sum256([]byte(text)), documents: documents}
-	if entry, err := s.fs.Stat(path); err == nil {
-		file.sizeBytes, file.modifiedMs = entry.SizeBytes, entry.ModifiedMs
-	}
-	s.files[path] = file
 	return nil
 }
 

@@ -2,6 +2,8 @@ package kube
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -237,8 +239,28 @@ func readFile(fsys vfs.FS, path string, maxBytes int64) ([]byte, error) {
 // or the new content, and perhaps the file beside it, whose name readers skip.
 // last, when given, is asked just before the rename and may still refuse.
 func replaceFile(fsys vfs.FS, path string, content []byte, last func() error) error {
+	err := stageFile(fsys, path, content)
+	if err == nil && last != nil {
+		err = last()
+	}
+	if err == nil {
+		err = fsys.Rename(tempName(path), path)
+	}
+	if err != nil {
+		return errors.Join(err, ignoreMissing(fsys.Remove(tempName(path))))
+	}
+	return fsys.SyncDir(filepath.Dir(path))
+}
+
+// tempName is the file beside path that will replace it.
+func tempName(path string) string {
 	dir, base := filepath.Split(path)
-	temp := filepath.Join(dir, tempPrefix+shorten(base)+tempSuffix)
+	return filepath.Join(dir, tempPrefix+shorten(base)+tempSuffix)
+}
+
+// stageFile writes and syncs the file beside path.
+func stageFile(fsys vfs.FS, path string, content []byte) error {
+	temp := tempName(path)
 	file, err := fsys.OpenFile(temp, vfs.Create|vfs.Truncate)
 	if err != nil {
 		return err
@@ -249,16 +271,7 @@ func replaceFile(fsys vfs.FS, path string, content []byte, last func() error) er
 	if err == nil {
 		err = file.Datasync()
 	}
-	if err = errors.Join(err, file.Close()); err == nil && last != nil {
-		err = last()
-	}
-	if err == nil {
-		err = fsys.Rename(temp, path)
-	}
-	if err != nil {
-		return errors.Join(err, ignoreMissing(fsys.Remove(temp)))
-	}
-	return fsys.SyncDir(filepath.Clean(dir))
+	return errors.Join(err, file.Close())
 }
 
 // Names of files that are being written.
@@ -296,7 +309,8 @@ func keepMode(fsys vfs.FS, path, temp string) error {
 // shorten keeps the temporary name within 255 bytes.
 func shorten(base string) string {
 	if len(base) > 200 {
-		return base[:200]
+		sum := sha256.Sum256([]byte(base)) // names that begin alike may be written at the same time
+		return base[:180] + hex.EncodeToString(sum[:8])
 	}
 	return base
 }

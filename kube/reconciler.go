@@ -34,8 +34,17 @@ type Reconciler struct {
 	// partitions: a deletion makes room for them.
 	crowded map[string]bool
 	// retry holds Kafka names whose status could not be written.
-	retry     map[string]bool
+	retry map[string]bool
+	// pending are decided and not stored yet; empty between two events.
+	pending   []statusWrite
 	firstPass bool
+}
+
+// statusWrite is a status that name's resource gets: topic as it was, next as it
+// will be.
+type statusWrite struct {
+	name        string
+	topic, next *meta.KafkaTopic
 }
 
 // StartReconciler returns after the first full pass: from then on every topic
@@ -99,10 +108,43 @@ func (r *Reconciler) begin(ctx context.Context) (<-chan meta.Event, error) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	for _, name := range names {
-		r.reconcileName(ctx, name)
-	}
+	r.reconcileNames(ctx, names)
 	return events, nil
+}
+
+// reconcileNames brings the status of all that claim these Kafka names up to date,
+// with as few writes of the store as that takes.
+func (r *Reconciler) reconcileNames(ctx context.Context, names []string) {
+	for _, name := range names {
+		if r.reconcileName(name); len(r.pending) >= limits.ResourceBatch {
+			r.flush(ctx)
+		}
+	}
+	r.flush(ctx)
+}
+
+// noteAll takes an event and those that wait behind it into the state and returns
+// the Kafka names that they touch. ended: the watch has.
+func (r *Reconciler) noteAll(event meta.Event, more <-chan meta.Event) (names []string, ended bool) {
+	defer func() {
+		slices.Sort(names)
+		names = slices.Compact(names)
+	}()
+	for n := 1; ; n++ {
+		names = append(names, r.note(event)...)
+		if n == limits.ResourceBatch {
+			return names, false
+		}
+		select {
+		case next, ok := <-more:
+			if !ok {
+				return names, true
+			}
+			event = next
+		default:
+			return names, false
+		}
+	}
 }
 
 func (r *Reconciler) run(ctx context.Context, events <-chan meta.Event) {
@@ -117,19 +159,20 @@ func (r *Reconciler) run(ctx context.Context, events <-chan meta.Event) {
 			return
 		case event, ok := <-events:
 			if ok {
-				for _, name := range r.note(event) {
-					r.reconcileName(ctx, name)
+				var names []string
+				names, ok = r.noteAll(event, events)
+				r.reconcileNames(ctx, names)
+			}
+			if !ok {
+				if events = r.resume(ctx); events == nil {
+					return
 				}
-			} else if events = r.resume(ctx); events == nil {
-				return
 			}
 		case <-timer.C:
 			armed = false
-			names := r.retry
+			names := slices.Sorted(maps.Keys(r.retry))
 			r.retry = make(map[string]bool) // refilled by what fails again
-			for name := range names {
-				r.reconcileName(ctx, name)
-			}
+			r.reconcileNames(ctx, names)
 		}
 		if len(r.retry) > 0 && !armed {
 			armed = true
@@ -224,7 +267,7 @@ func (r *Reconciler) namesOf(resources []string) []string {
 
 // reconcileName decides which resource has a Kafka name and brings the status of
 // all that claim it up to date.
-func (r *Reconciler) reconcileName(ctx context.Context, name string) {
+func (r *Reconciler) reconcileName(name string) {
 	claims := slices.Clone(r.byName[name])
 	topics := make([]*meta.KafkaTopic, len(claims))
 	for i, resource := range claims {
@@ -239,7 +282,7 @@ func (r *Reconciler) reconcileName(ctx context.Context, name string) {
 			status = refused(topic, meta.KafkaTopicStatus{}, "TopicNameConflict",
 				fmt.Sprintf("topic %s belongs to the older KafkaTopic %s; give this one another spec.topicName or remove it", name, topics[0].Metadata.Name))
 		}
-		r.write(ctx, name, topic, status)
+		r.write(name, topic, status)
 	}
 }
 
@@ -280,8 +323,10 @@ func (r *Reconciler) holdsTopic(topic *meta.KafkaTopic) bool {
 	return true
 }
 
-// write stores a status that changed.
-func (r *Reconciler) write(ctx context.Context, name string, topic *meta.KafkaTopic, status meta.KafkaTopicStatus) {
+// write queues a status that changed. The state has it at once, so that what is
+// decided next in the same batch (a colliding name, one topic too many) sees it;
+// flush takes it back when it can't be stored.
+func (r *Reconciler) write(name string, topic *meta.KafkaTopic, status meta.KafkaTopicStatus) {
 	r.stamp(topic, &status)
 	if condition := meta.FindCondition(status.Conditions, meta.ConditionReady); condition != nil && condition.Reason == reasonTooManyPartitions {
 		r.crowded[name] = true
@@ -296,13 +341,38 @@ func (r *Reconciler) write(ctx context.Context, name string, topic *meta.KafkaTo
 	}
 	next := topic.Copy()
 	next.Status = status
-	stored, err := r.options.Store.UpdateStatus(ctx, next)
+	r.pending = append(r.pending, statusWrite{name, topic, next})
+	r.note(meta.Event{Type: meta.Modified, Object: next})
+}
+
+// flush stores what was queued.
+func (r *Reconciler) flush(ctx context.Context) {
+	if len(r.pending) == 0 {
+		return
+	}
+	pending := r.pending
+	r.pending = nil
+	objects := make([]meta.Object, len(pending))
+	for i := range pending {
+		objects[i] = pending[i].next
+	}
+	for i, result := range meta.UpdateStatusAll(ctx, r.options.Store, objects) {
+		if result.Err != nil {
+			r.note(meta.Event{Type: meta.Modified, Object: pending[i].topic})
+		}
+		r.written(ctx, &pending[i], result)
+	}
+}
+
+// written takes in what became of a write.
+func (r *Reconciler) written(ctx context.Context, w *statusWrite, result meta.WriteResult) {
+	name, resource, err := w.name, w.topic.Metadata.Name, result.Err
 	switch {
 	case err == nil:
-		r.report(name, topic, &topic.Status, &status)
+		r.report(name, w.topic, &w.topic.Status, &w.next.Status)
 		// The event of this very change comes later and changes nothing.
-		r.note(meta.Event{Type: meta.Modified, Object: stored})
-		if claimed := next.ClaimedName(); claimed != name {
+		r.note(meta.Event{Type: meta.Modified, Object: result.Object})
+		if claimed := w.next.ClaimedName(); claimed != name {
 			r.retry[claimed] = true
 		}
 	case errors.Is(err, meta.ErrNotFound):
@@ -312,9 +382,9 @@ func (r *Reconciler) write(ctx context.Context, name string, topic *meta.KafkaTo
 		// was of a comment only, there is none: try again.
 		r.retry[name] = true
 	case errors.Is(err, meta.ErrInvalid):
-		r.logger.Warn("the status of a topic can't be kept", "resource", topic.Metadata.Name, "topic", name, "error", err)
+		r.logger.Warn("the status of a topic can't be kept", "resource", resource, "topic", name, "error", err)
 	case ctx.Err() == nil:
-		r.logger.Warn("the status of a topic can't be written; trying again", "resource", topic.Metadata.Name, "topic", name, "error", err)
+		r.logger.Warn("the status of a topic can't be written; trying again", "resource", resource, "topic", name, "error", err)
 		r.retry[name] = true
 	}
 }

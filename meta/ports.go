@@ -65,6 +65,63 @@ type ResourceStore interface {
 	Watch(ctx context.Context, kind Kind, revision string) (<-chan Event, error)
 }
 
+// BatchWriter is a ResourceStore for which many writes at once are cheaper than one
+// after the other: files share their syncs. The results stand in the order of the
+// arguments; each write succeeds or fails for itself.
+type BatchWriter interface {
+	CreateAll(ctx context.Context, objects []Object) []WriteResult
+	UpdateStatusAll(ctx context.Context, objects []Object) []WriteResult
+	DeleteAll(ctx context.Context, deletions []Deletion) []error
+}
+
+// WriteResult is what a single write would have returned.
+type WriteResult struct {
+	Object Object
+	Err    error
+}
+
+// Deletion names one resource to delete, as in ResourceStore.Delete.
+type Deletion struct {
+	Kind      Kind
+	Name, UID string
+}
+
+// CreateAll creates through the store's BatchWriter, or one by one.
+func CreateAll(ctx context.Context, store ResourceStore, objects []Object) []WriteResult {
+	if batch, ok := store.(BatchWriter); ok {
+		return batch.CreateAll(ctx, objects)
+	}
+	return oneByOne(ctx, objects, store.Create)
+}
+
+// UpdateStatusAll updates through the store's BatchWriter, or one by one.
+func UpdateStatusAll(ctx context.Context, store ResourceStore, objects []Object) []WriteResult {
+	if batch, ok := store.(BatchWriter); ok {
+		return batch.UpdateStatusAll(ctx, objects)
+	}
+	return oneByOne(ctx, objects, store.UpdateStatus)
+}
+
+// DeleteAll deletes through the store's BatchWriter, or one by one.
+func DeleteAll(ctx context.Context, store ResourceStore, deletions []Deletion) []error {
+	if batch, ok := store.(BatchWriter); ok {
+		return batch.DeleteAll(ctx, deletions)
+	}
+	errs := make([]error, len(deletions))
+	for i, d := range deletions {
+		errs[i] = store.Delete(ctx, d.Kind, d.Name, d.UID)
+	}
+	return errs
+}
+
+func oneByOne(ctx context.Context, objects []Object, write func(context.Context, Object) (Object, error)) []WriteResult {
+	results := make([]WriteResult, len(objects))
+	for i, object := range objects {
+		results[i].Object, results[i].Err = write(ctx, object)
+	}
+	return results
+}
+
 // EventType says what happened to an object.
 type EventType uint8
 

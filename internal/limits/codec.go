@@ -47,9 +47,9 @@ const (
 
 	// ObserverEventsPerChange is how many events are applied before they are
 	// published: enough to share the copy of the maps, few enough to be seen soon.
-	ObserverEventsPerChange = 256
+	ObserverEventsPerChange = 512
 
-	// ObserverEnsureWorkers open partitions of one topic at a time; each waits for
+	// ObserverEnsureWorkers open partitions at a time; each waits for
 	// a few syncs.
-	ObserverEnsureWorkers = 8
+	ObserverEnsureWorkers = 16
 )

@@ -17,7 +17,7 @@ const (
 	ResourceWatchHistory = 8192
 	// ResourceWatchBuffer is the capacity of a watcher's channel; the history
 	// is the real queue.
-	ResourceWatchBuffer = 16
+	ResourceWatchBuffer = 256
 	// ResourceJournalSlack: the journal is rewritten at a start when it has
 	// more than twice the live lines and this many more.
 	ResourceJournalSlack = 256
@@ -42,3 +42,11 @@ const ResourceNameAttempts = 100
 // ReconcileRetry is how long the reconciler waits before it tries again what the
 // store refused for the moment.
 const ReconcileRetry = time.Second
+
+const (
+	// ResourceBatch is how many writes of resource files share their syncs. A larger
+	// request is done in several batches, and who waits behind it gets in between.
+	ResourceBatch = 512
+	// ResourceBatchWorkers write and sync files of one batch at a time.
+	ResourceBatchWorkers = 16
+)

@@ -1,0 +1,246 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"kaas/internal/limits"
+	"kaas/meta"
+)
+
+// Group commit of resource files. Who writes queues its writes and takes writeMu;
+// whoever gets it first does all that wait at that moment as one batch: the new
+// files are written and synced in parallel, renamed, and each directory is synced
+// once. A write is published, and its caller returns, after the sync that covers
+// it, so that a batch promises no less than a single write.
+//
+// What a crash leaves: of each file of the batch the old or the new content. A
+// batch is not atomic as a whole; its writes were independent.
+
+// fileWrite is one write of a resource. prepare runs with writeMu held and decides
+// what changes in which file; nil: nothing does, and object or err is the result.
+// done, object and err are guarded by writeMu.
+type fileWrite struct {
+	key     resourceKey
+	prepare func() (change *fileChange, object meta.Object, err error)
+
+	done   bool
+	object meta.Object
+	err    error
+}
+
+// fileChange is one file to write or remove. Without a path nothing on disk
+// changes. publish runs with writeMu held when the change is durable.
+type fileChange struct {
+	path, text string
+	remove     bool
+	publish    func() meta.Object
+
+	documents []parsedDocument
+	err       error
+}
+
+func failedWrite(key resourceKey, err error) *fileWrite {
+	return &fileWrite{key: key, prepare: func() (*fileChange, meta.Object, error) { return nil, nil, err }}
+}
+
+// one does a single write, with those of others that wait.
+func (s *FileStore) one(ctx context.Context, write *fileWrite) (meta.Object, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.submit(write)
+	return write.object, write.err
+}
+
+// CreateAll implements meta.BatchWriter.
+func (s *FileStore) CreateAll(ctx context.Context, objects []meta.Object) []meta.WriteResult {
+	return s.all(ctx, objects, s.creation)
+}
+
+// UpdateStatusAll implements meta.BatchWriter.
+func (s *FileStore) UpdateStatusAll(ctx context.Context, objects []meta.Object) []meta.WriteResult {
+	return s.all(ctx, objects, s.statusUpdate)
+}
+
+func (s *FileStore) all(ctx context.Context, objects []meta.Object, writeOf func(meta.Object) *fileWrite) []meta.WriteResult {
+	writes := make([]*fileWrite, len(objects))
+	for i, object := range objects {
+		if err := ctx.Err(); err != nil {
+			writes[i] = failedWrite(keyOf(object), err)
+			continue
+		}
+		writes[i] = writeOf(object)
+	}
+	s.submit(writes...)
+	results := make([]meta.WriteResult, len(writes))
+	for i, write := range writes {
+		results[i] = meta.WriteResult{Object: write.object, Err: write.err}
+	}
+	return results
+}
+
+// DeleteAll implements meta.BatchWriter.
+func (s *FileStore) DeleteAll(ctx context.Context, deletions []meta.Deletion) []error {
+	writes := make([]*fileWrite, len(deletions))
+	for i, d := range deletions {
+		writes[i] = s.deletion(resourceKey{d.Kind, d.Name}, d.UID)
+		if err := ctx.Err(); err != nil {
+			writes[i] = failedWrite(writes[i].key, err)
+		}
+	}
+	s.submit(writes...)
+	errs := make([]error, len(writes))
+	for i, write := range writes {
+		errs[i] = write.err
+	}
+	return errs
+}
+
+// submit returns when all the writes are done. Their results may be read then: what
+// set them happened before writeMu was given up.
+func (s *FileStore) submit(writes ...*fileWrite) {
+	if len(writes) == 0 {
+		return
+	}
+	s.queueMu.Lock()
+	s.queue = append(s.queue, writes...)
+	s.queueMu.Unlock()
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	last := writes[len(writes)-1] // the queue is done in order
+	for !last.done {
+		s.queueMu.Lock()
+		n := min(len(s.queue), limits.ResourceBatch)
+		batch := s.queue[:n:n]
+		if s.queue = s.queue[n:]; len(s.queue) == 0 {
+			s.queue = nil
+		}
+		s.queueMu.Unlock()
+		s.commit(batch)
+	}
+}
+
+// commit does the writes in order. One that touches what an earlier one of the
+// batch changes sees that done.
+// +checklocks:s.writeMu
+func (s *FileStore) commit(writes []*fileWrite) {
+	var pending []*fileWrite
+	var changes []*fileChange
+	keys := make(map[resourceKey]bool, len(writes))
+	flush := func() {
+		s.writeFiles(changes)
+		for i, write := range pending {
+			if err := changes[i].err; err != nil {
+				write.err = unavailable(write.key, err)
+			} else {
+				write.object = changes[i].publish()
+			}
+		}
+		pending, changes = nil, nil
+		clear(keys)
+		clear(s.claimed)
+	}
+	for _, write := range writes {
+		place := s.places[write.key]
+		if keys[write.key] || place != nil && s.claimed[place.path] {
+			flush()
+		}
+		change, object, err := write.prepare()
+		if write.done = true; change == nil || err != nil {
+			write.object, write.err = object, err
+			continue
+		}
+		keys[write.key] = true
+		if change.path != "" {
+			s.claimed[change.path] = true
+		}
+		pending, changes = append(pending, write), append(changes, change)
+	}
+	flush()
+}
+
+// writeFiles makes all the changes durable, each for itself, and remembers the
+// files as seen, so that the next scan finds nothing new in them. The paths differ.
+// +checklocks:s.writeMu
+func (s *FileStore) writeFiles(changes []*fileChange) {
+	s.stage(changes)
+	dirs := make(map[string][]*fileChange)
+	for _, change := range changes {
+		if change.path == "" || change.err != nil {
+			continue
+		}
+		if change.err = s.replace(change); change.err == nil {
+			dir := filepath.Dir(change.path)
+			dirs[dir] = append(dirs[dir], change)
+		}
+	}
+	for dir, inDir := range dirs {
+		err := s.fs.SyncDir(dir)
+		for _, change := range inDir {
+			if change.err = err; err == nil && !change.remove {
+				file := &resourceFile{sum: sha256.Sum256([]byte(change.text)), documents: change.documents}
+				if entry, err := s.fs.Stat(change.path); err == nil {
+					file.sizeBytes, file.modifiedMs = entry.SizeBytes, entry.ModifiedMs
+				}
+				s.files[change.path] = file
+			}
+		}
+	}
+}
+
+// stage writes and syncs the new files beside the old ones, several at a time: each
+// waits for the disk, and a file system shares what it does for them.
+// +checklocks:s.writeMu
+func (s *FileStore) stage(changes []*fileChange) {
+	stage := func(change *fileChange) {
+		if change.documents, change.err = parseFile(change.text); change.err != nil {
+			change.err = fmt.Errorf("what is to be written to %s can't be read back: %w", change.path, change.err)
+			return
+		}
+		if err := stageFile(s.fs, change.path, []byte(change.text)); err != nil {
+			change.err = errors.Join(err, ignoreMissing(s.fs.Remove(tempName(change.path))))
+		}
+	}
+	var group sync.WaitGroup
+	slots := make(chan struct{}, limits.ResourceBatchWorkers)
+	for _, change := range changes {
+		if change.path == "" || change.remove {
+			continue
+		}
+		if len(changes) == 1 {
+			stage(change)
+			continue
+		}
+		slots <- struct{}{}
+		group.Go(func() {
+			stage(change)
+			<-slots
+		})
+	}
+	group.Wait()
+}
+
+// replace puts the staged file in the place of the old one, or removes that.
+// +checklocks:s.writeMu
+func (s *FileStore) replace(change *fileChange) error {
+	if change.remove {
+		if err := ignoreMissing(s.fs.Remove(change.path)); err != nil {
+			return err
+		}
+		delete(s.files, change.path)
+		return nil
+	}
+	err := stillAsRead(s.fs, change.path, s.files[change.path])
+	if err == nil {
+		err = s.fs.Rename(tempName(change.path), change.path)
+	}
+	if err != nil {
+		return errors.Join(err, ignoreMissing(s.fs.Remove(tempName(change.path))))
+	}
+	return nil
+}
