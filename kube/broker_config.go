@@ -198,6 +198,7 @@ func (r *BrokerConfigReconciler) write(ctx context.Context, c *meta.KafkaBrokerC
 	stored, err := r.options.Store.UpdateStatus(ctx, next)
 	switch {
 	case err == nil:
+		logReady(r.options.Logger, string(meta.KindBrokerConfig)+" "+c.Metadata.Name, c.Status.Conditions, status.Conditions)
 		r.note(meta.Event{Type: meta.Modified, Object: stored})
 	case errors.Is(err, meta.ErrNotFound): // the deletion is on its way through the watch
 	case errors.Is(err, meta.ErrConflict):

@@ -392,17 +392,22 @@ func (r *Reconciler) written(ctx context.Context, w *statusWrite, result meta.Wr
 // report logs what somebody who looks at the broker's log and not at status wants
 // to know: topics that begin, specs that are refused, and that they are no more.
 func (r *Reconciler) report(name string, topic *meta.KafkaTopic, before, after *meta.KafkaTopicStatus) {
-	resource := topic.Metadata.Name
 	if before.TopicID.IsZero() && !after.TopicID.IsZero() {
-		r.logger.Info("topic created", "topic", name, "topicId", after.TopicID.String(), "partitions", after.PartitionCount, "resource", resource)
+		r.logger.Info("topic created", "topic", name, "topicId", after.TopicID.String(), "partitions", after.PartitionCount, "resource", topic.Metadata.Name)
 	}
-	old, now := meta.FindCondition(before.Conditions, meta.ConditionReady), meta.FindCondition(after.Conditions, meta.ConditionReady)
+	logReady(r.logger, string(meta.KindTopic)+" "+topic.Metadata.Name, before.Conditions, after.Conditions)
+}
+
+// logReady says that a spec is refused, for another reason than before, or in force
+// again.
+func logReady(logger *slog.Logger, resource string, before, after []meta.Condition) {
+	old, now := meta.FindCondition(before, meta.ConditionReady), meta.FindCondition(after, meta.ConditionReady)
 	switch {
 	case now == nil || old != nil && old.Reason == now.Reason && old.Message == now.Message:
 	case now.Status == "False":
-		r.logger.Warn("a KafkaTopic is refused; what was in force before stays in force", "resource", resource, "topic", name, "reason", now.Reason, "message", now.Message)
+		logger.Warn("a resource is refused; what was in force before stays in force", "resource", resource, "reason", now.Reason, "message", now.Message)
 	case old != nil && old.Status == "False":
-		r.logger.Info("a KafkaTopic is in force again", "resource", resource, "topic", name)
+		logger.Info("a resource is in force again", "resource", resource)
 	}
 }
 

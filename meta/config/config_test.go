@@ -89,6 +89,18 @@ func TestUnknownKeyIsOneWarningThatNamesIt(t *testing.T) {
 	}
 }
 
+func TestUnknownKeySaysWhatWasMeant(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"num.partitons": "num.partitions", "log.retention.hourz": "log.retention.hours", "auto.create.topics.enabl": "auto.create.topics.enable",
+		"cfg.node.id": "node.id", "logdirs": "log.dirs", "retention.ms": "", "what.is.this": "", "x": "",
+	} {
+		if got := suggestion(name); got != want {
+			t.Errorf("%s: %q, not %q", name, got, want)
+		}
+	}
+}
+
 // The file that Kafka's download has for a combined node.
 const kraftFile = `
 process.roles=broker,controller

@@ -89,7 +89,11 @@ func build(raw map[string]string) (*Broker, []Warning, error) {
 			if why, ok := InertKey(name); ok {
 				without[why] = append(without[why], name)
 			} else {
-				unknown = append(unknown, Warning{[]string{name}, fmt.Sprintf("unknown configuration key %s: it has no effect", name)})
+				message := fmt.Sprintf("unknown configuration key %s: it has no effect", name)
+				if meant := suggestion(name); meant != "" {
+					message += fmt.Sprintf(" (did you mean %s?)", meant)
+				}
+				unknown = append(unknown, Warning{[]string{name}, message})
 			}
 			continue
 		}
