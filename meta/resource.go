@@ -214,8 +214,8 @@ type KafkaUserStatus struct {
 	// PasswordCheck tells whether that Secret was edited since: keys of its password
 	// with a salt of their own, as hard to guess from as the credential itself.
 	PasswordCheck      map[string]any `json:"passwordCheck,omitempty"`
-	ObservedGeneration int64       `json:"observedGeneration,omitempty"`
-	Conditions         []Condition `json:"conditions,omitempty"`
+	ObservedGeneration int64          `json:"observedGeneration,omitempty"`
+	Conditions         []Condition    `json:"conditions,omitempty"`
 }
 
 // ResourceKind implements Object.
