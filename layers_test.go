@@ -57,9 +57,10 @@ var layers = []layer{
 
 	{dir: "broker/coordinators", may: []string{"group", "txn", "coord", "auth", "meta", "meta/config", "logstore", "logstore/producer", "codec", "codec/batch"},
 		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "requests of groups and transactions, brought to their machines"},
+	{dir: "broker/firstuse", may: []string{"meta", "meta/config"}, why: "topics that are made when a client names them; it knows no request"},
 
 	// Siblings: none imports another.
-	{dir: "broker", may: []string{"auth/sasl", "broker/coordinators", "coord", "auth", "meta", "meta/config", "logstore", "codec", "codec/batch", "netio", "internal/bufpool", "internal/delay"},
+	{dir: "broker", may: []string{"auth/sasl", "broker/coordinators", "broker/firstuse", "coord", "auth", "meta", "meta/config", "logstore", "codec", "codec/batch", "netio", "internal/bufpool", "internal/delay"},
 		modules: []string{"github.com/google/uuid", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the data plane"},
 	{dir: "admin", may: []string{"auth/scram", "auth", "meta", "meta/config", "codec", "logstore"},
 		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the control plane"},

@@ -1,10 +1,7 @@
 package broker
 
 import (
-	"context"
-	"fmt"
 	"slices"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -22,7 +19,7 @@ import (
 //     by; without advertised.listeners that is the address it connected to.
 //   - v0 to v3 always allow auto-creation, v4 has a flag. With it and
 //     auto.create.topics.enable a missing topic is created on the worker pool and
-//     the reply waits for it, at most limits.AutoCreateWaitMs, then answers
+//     the reply waits for it (package firstuse), then answers
 //     UNKNOWN_TOPIC_OR_PARTITION as Kafka does while it creates the topic.
 //   - v8: authorised operations of topics, also of missing ones; v8 to v10: of the cluster.
 //   - v10: topic ids in the reply; v12: lookup by id, unknown → UNKNOWN_TOPIC_ID.
@@ -157,37 +154,8 @@ func (b *Broker) allowed(r *codec.Request, operation auth.Operation, resource au
 	return b.Authorizer.Authorize(r.Session.Principal, r.Session.RemoteHost, operation, resource, name)
 }
 
-// createMissing runs on the worker pool and gives up waiting after
-// limits.AutoCreateWaitMs; what was begun goes on.
-func (b *Broker) createMissing(names []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), limits.AutoCreateWaitMs*time.Millisecond)
-	defer cancel()
-	for _, name := range names {
-		partitions, config := b.topicToCreate(name)
-		if err := b.TopicCreator.EnsureTopic(ctx, name, partitions, config); err != nil {
-			b.Logger.Warn("a topic could not be created on first use", "topic", name, "error", err)
-		}
-	}
-}
-
-// topicToCreate is with how many partitions and which settings a topic comes to
-// be when it is first used: an internal topic has its own (Kafka:
-// DefaultAutoTopicCreationManager.creatableTopic).
-func (b *Broker) topicToCreate(name string) (partitions int32, config map[string]string) {
-	switch name {
-	case meta.ConsumerOffsetsTopic:
-		return b.Config.OffsetsTopicNumPartitions, map[string]string{
-			"cleanup.policy": "compact", "compression.type": "producer",
-			"segment.bytes": fmt.Sprint(b.Config.OffsetsTopicSegmentBytes),
-		}
-	case meta.TransactionStateTopic:
-		return b.Config.TransactionStateLogNumPartitions, map[string]string{
-			"cleanup.policy": "compact", "compression.type": "producer",
-			"segment.bytes": fmt.Sprint(b.Config.TransactionStateLogSegmentBytes),
-		}
-	}
-	return -1, nil
-}
+// createMissing runs on the worker pool.
+func (b *Broker) createMissing(names []string) { b.firstUse.Create(b.TopicCreator, names) }
 
 // metadataResponse is made of one image: a topic is there with all of its
 // partitions or not at all.

@@ -11,6 +11,7 @@ import (
 	"kaas/auth"
 	"kaas/auth/sasl"
 	"kaas/broker/coordinators"
+	"kaas/broker/firstuse"
 	"kaas/codec"
 	"kaas/logstore"
 	"kaas/meta"
@@ -84,6 +85,9 @@ type Broker struct {
 	observer observer
 	dispatch dispatcher
 
+	// firstUse makes topics for clients that name them.
+	firstUse firstuse.Topics
+
 	data dataPart
 	// coordinators of groups and transactions; set by New.
 	coordinators *coordinators.Coordinators
@@ -125,6 +129,7 @@ func New(o Options) (*Broker, error) {
 	if b.Clock == nil {
 		b.Clock = time.Now
 	}
+	b.firstUse.Config, b.firstUse.Clock, b.firstUse.Logger = b.Config, b.Clock, b.Logger
 	b.view.Store(emptyView)
 	b.observer.init(b)
 	if o.Config.Dev || o.Resources == nil {

@@ -53,6 +53,7 @@ func newImageBroker(t testing.TB, topics ...*meta.Topic) *Broker {
 	cfg.NodeID = 1
 	self := meta.BrokerInfo{ID: 1, Endpoints: map[string]meta.Endpoint{"PLAINTEXT": {}, "OUTSIDE": {Host: "broker.example", Port: 30092}}}
 	b := &Broker{Images: &meta.Images{}, Config: &cfg, Authorizer: auth.AllowAll{}, Pool: goPool{}, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}
+	b.firstUse.Config, b.firstUse.Clock, b.firstUse.Logger = b.Config, b.Clock, b.Logger
 	b.view.Store(emptyView)
 	b.startCoordinators()
 	t.Cleanup(b.coordinators.Close)

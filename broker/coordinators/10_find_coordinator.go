@@ -16,7 +16,7 @@ import (
 //     request (KIP-699), one answer each; v6: share keys (KIP-932).
 //   - The internal topic of the key type is created at first need. Kafka answers
 //     COORDINATOR_NOT_AVAILABLE until it is there; here the reply waits for it on
-//     the worker pool, at most limits.AutoCreateWaitMs.
+//     the worker pool, for as long as the broker's package firstuse lets it.
 //   - The coordinator's address is on the listener that the client came by.
 //   - Share keys: share groups are off, so INVALID_REQUEST as Kafka answers with the
 //     share coordinator switched off.

@@ -29,6 +29,11 @@ const (
 	// topic that it makes; below the shortest request timeout that clients use.
 	AutoCreateWaitMs = 5_000
 
+	// AutoCreateStalledMs is how long, after such a wait ran out, the others are cut
+	// to AutoCreateStalledWaitMs, about what the making of a topic takes.
+	AutoCreateStalledMs     = 30_000
+	AutoCreateStalledWaitMs = 100
+
 	// MetadataInlinePartitions is how many partitions a Metadata reply describes on
 	// the event loop: about 0.3 ms.
 	MetadataInlinePartitions = 2_000
