@@ -101,6 +101,24 @@ func (s *server) stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// bounded makes a step of the stop of something that may hang: it reads or waits
+// for a file of the user's (a network volume that is gone, a pipe). The goroutine
+// ends with the process.
+func bounded(limit time.Duration, f func() error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		done := make(chan error, 1)
+		go func() { done <- f() }()
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		select {
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("it still hangs after %v: %w", limit, ctx.Err())
+		}
+	}
+}
+
 // compilePolicies comes before anything is touched: a policy that does not compile
 // is a mistake in the configuration.
 func (s *server) compilePolicies(context.Context) error {
@@ -179,7 +197,7 @@ func (s *server) startResources(ctx context.Context) error {
 		return err
 	}
 	s.resources = files
-	s.onStop("the resource store", func(context.Context) error { return files.Close() })
+	s.onStop("the resource store", bounded(limits.StopStepTimeout, files.Close))
 	s.reconciler, err = kube.StartReconciler(ctx, kube.ReconcilerOptions{
 		Store: files, Logger: s.logger,
 		DefaultPartitions: func() int32 { return s.config.NumPartitions },
@@ -193,7 +211,7 @@ func (s *server) startResources(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.onStop("the reconciler", func(context.Context) error { s.reconciler.Close(); return nil })
+	s.onStop("the reconciler", bounded(limits.StopStepTimeout, func() error { s.reconciler.Close(); return nil }))
 	return s.startBrokerConfig(ctx, files)
 }
 
@@ -221,7 +239,7 @@ func (s *server) startBrokerConfig(ctx context.Context, resources meta.ResourceS
 	if err != nil {
 		return err
 	}
-	s.onStop("the reconciler of broker configuration", func(context.Context) error { reconciler.Close(); return nil })
+	s.onStop("the reconciler of broker configuration", bounded(limits.StopStepTimeout, func() error { reconciler.Close(); return nil }))
 	return nil
 }
 

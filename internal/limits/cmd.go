@@ -13,6 +13,10 @@ const (
 	// lose their connection and find their coordinator again.
 	DrainTimeout = 3 * time.Second
 
+	// StopStepTimeout bounds the parts of a stop that wait for files of the user's:
+	// what hangs there must not keep the log store from its last commit.
+	StopStepTimeout = 3 * time.Second
+
 	// SignalEcho is how long after the first signal another one counts as the
 	// same: timeout and make pass one on that the process group has had already.
 	SignalEcho = 100 * time.Millisecond
