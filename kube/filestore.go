@@ -523,7 +523,7 @@ func (s *FileStore) writableResource(key resourceKey, version string) (meta.Obje
 // +checklocks:s.writeMu
 func (s *FileStore) writable() error {
 	if s.holding || !s.journal.present() {
-		return fmt.Errorf("the resources directory %s is gone; put it back or restart: %w", s.options.Dir, meta.ErrUnavailable)
+		return fmt.Errorf("the resources directory %s is gone or can't be read; put it back: %w", s.options.Dir, meta.ErrUnavailable)
 	}
 	return nil
 }
