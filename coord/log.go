@@ -22,9 +22,10 @@ type Log interface {
 	// view is valid during the call. An error of visit ends it.
 	Replay(ctx context.Context, visit func(batch.View) error) (endOffset int64, err error)
 	// CheckProducer says whether Append would refuse a batch of this producer: records
-	// of a transaction, or with marker its end, which carries a coordinator epoch. It
-	// neither waits nor changes anything.
-	CheckProducer(producerID int64, producerEpoch int16, marker bool, coordinatorEpoch int32) error
+	// of a transaction, or with marker its end, which carries a coordinator epoch and,
+	// with raised, an epoch above that of its transaction. It neither waits nor changes
+	// anything.
+	CheckProducer(producerID int64, producerEpoch int16, marker, raised bool, coordinatorEpoch int32) error
 	// MaxBatchBytes is the largest batch that Append takes (max.message.bytes).
 	MaxBatchBytes() int
 }

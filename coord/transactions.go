@@ -12,11 +12,11 @@ import (
 type producerEpochs map[int64]int16
 
 // checkProducer makes sure that the log takes a batch of the producer.
-func (c *core) checkProducer(producerID int64, producerEpoch int16, marker bool, coordinatorEpoch int32) error {
+func (c *core) checkProducer(producerID int64, producerEpoch int16, marker, raised bool, coordinatorEpoch int32) error {
 	if epoch, emitted := c.producers[producerID]; emitted && producerEpoch < epoch {
 		return fmt.Errorf("%w: producer %d has epoch %d, the batch %d", ErrProducerFenced, producerID, epoch, producerEpoch)
 	}
-	if err := c.log.CheckProducer(producerID, producerEpoch, marker, coordinatorEpoch); err != nil {
+	if err := c.log.CheckProducer(producerID, producerEpoch, marker, raised, coordinatorEpoch); err != nil {
 		return fmt.Errorf("%w: %w", ErrProducerFenced, err)
 	}
 	return nil
@@ -44,7 +44,7 @@ func (c *core) emitInTransaction(t *Turn, producerID int64, producerEpoch int16,
 	if err != nil {
 		return err
 	}
-	if err := c.checkProducer(producerID, producerEpoch, false, 0); err != nil {
+	if err := c.checkProducer(producerID, producerEpoch, false, false, 0); err != nil {
 		return err
 	}
 	c.begin(producerID, producerEpoch)
@@ -64,8 +64,8 @@ func (c *core) emitInTransaction(t *Turn, producerID int64, producerEpoch int16,
 	return nil
 }
 
-func (c *core) emitMarker(t *Turn, producerID int64, producerEpoch int16, coordinatorEpoch int32, commit bool) error {
-	if err := c.checkProducer(producerID, producerEpoch, true, coordinatorEpoch); err != nil {
+func (c *core) emitMarker(t *Turn, producerID int64, producerEpoch int16, coordinatorEpoch int32, commit, raised bool) error {
+	if err := c.checkProducer(producerID, producerEpoch, true, raised, coordinatorEpoch); err != nil {
 		return err
 	}
 	c.begin(producerID, producerEpoch)

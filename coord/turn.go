@@ -25,9 +25,10 @@ func (t *Turn) EmitInTransaction(producerID int64, producerEpoch int16, records 
 }
 
 // EmitMarker ends the producer's transaction in this log: it replays the marker at
-// once and appends it as a control batch. ErrProducerFenced as above.
-func (t *Turn) EmitMarker(producerID int64, producerEpoch int16, coordinatorEpoch int32, commit bool) error {
-	return t.core.emitMarker(t, producerID, producerEpoch, coordinatorEpoch, commit)
+// once and appends it as a control batch. raised: the epoch is above that of the
+// transaction, as it is from transaction version 2 on. ErrProducerFenced as above.
+func (t *Turn) EmitMarker(producerID int64, producerEpoch int16, coordinatorEpoch int32, commit, raised bool) error {
+	return t.core.emitMarker(t, producerID, producerEpoch, coordinatorEpoch, commit, raised)
 }
 
 // Reply calls reply with nil once everything that was emitted to the shard so far,

@@ -178,12 +178,12 @@ func (m *Machine) checkTxnCommit(g *group, req *kmsg.TxnOffsetCommitRequest) int
 
 // EndTransaction writes the marker of a producer's transaction: its offsets count, or
 // are forgotten, from now on. It is written also when there are none.
-func (m *Machine) EndTransaction(t *coord.Turn, producerID int64, epoch int16, coordinatorEpoch int32, commit bool, done func(err error)) {
+func (m *Machine) EndTransaction(t *coord.Turn, producerID int64, epoch int16, coordinatorEpoch int32, commit, raised bool, done func(err error)) {
 	var groups []*group
 	if o := m.transactions.open[producerID]; o != nil {
 		groups = o.groups
 	}
-	if err := t.EmitMarker(producerID, epoch, coordinatorEpoch, commit); err != nil {
+	if err := t.EmitMarker(producerID, epoch, coordinatorEpoch, commit, raised); err != nil {
 		done(err)
 		return
 	}

@@ -99,6 +99,9 @@ type AppendOptions struct {
 	// there is none, ErrInvalidTxnState when it holds no more.
 	Verify bool
 	Guard  uint64
+	// RaisedEpoch: the epoch of the marker is above that of its transaction (transaction version 2), so a marker with the
+	// epoch of an open transaction is refused: ErrInvalidProducerEpoch.
+	RaisedEpoch bool
 }
 
 // AppendResult tells where the records stand.

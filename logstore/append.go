@@ -226,6 +226,9 @@ func (p *Partition) checkProducers(records []byte, o AppendOptions) (*producer.B
 			m, err := producer.ParseMarker(v)
 			if err == nil {
 				err = p.producers.CheckMarker(v, m)
+				if err == nil && o.RaisedEpoch {
+					err = p.producers.CheckRaised(v)
+				}
 			} else {
 				err = fmt.Errorf("%w: %w", ErrInvalidRecord, err)
 			}

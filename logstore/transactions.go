@@ -12,11 +12,11 @@ func (p *Partition) BeginVerification(producerID int64, epoch int16, sequence in
 }
 
 // CheckProducer says whether Append would refuse a coordinator's batch for the producer's epoch or, of a marker, for the
-// coordinator's. It changes nothing.
-func (p *Partition) CheckProducer(producerID int64, epoch int16, marker bool, coordinatorEpoch int32) error {
+// coordinator's; raised as AppendOptions.RaisedEpoch. It changes nothing.
+func (p *Partition) CheckProducer(producerID int64, epoch int16, marker, raised bool, coordinatorEpoch int32) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.producers.CheckEpochs(producerID, epoch, marker, coordinatorEpoch); err != nil {
+	if err := p.producers.CheckEpochs(producerID, epoch, marker, raised, coordinatorEpoch); err != nil {
 		return p.wrap(err)
 	}
 	return nil

@@ -38,6 +38,9 @@ type Markers struct {
 	ProducerEpoch    int16
 	CoordinatorEpoch int32
 	Commit           bool
+	// Raised: the epoch is above that of the transaction (Version2), so what has this epoch
+	// in a partition is of the next one.
+	Raised bool
 	// Attempt tells answers of an older try apart.
 	Attempt    uint64
 	Partitions []TopicPartition // in order; immutable

@@ -25,7 +25,7 @@ func (m *Machine) writeMarkers(t *coord.Turn, x *transaction) {
 	x.attempt++
 	markers := Markers{
 		TransactionalID: x.id, ProducerID: x.producerID, ProducerEpoch: x.epoch, CoordinatorEpoch: m.coordinatorEpoch,
-		Commit: x.state == PrepareCommit, Attempt: x.attempt,
+		Commit: x.state == PrepareCommit, Raised: x.clientVersion >= Version2, Attempt: x.attempt,
 	}
 	for _, p := range x.sortedPartitions() {
 		if _, out := x.outstanding[p]; out {

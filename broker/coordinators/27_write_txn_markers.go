@@ -10,6 +10,7 @@ import (
 	"kaas/codec"
 	"kaas/coord"
 	"kaas/logstore"
+	"kaas/txn"
 )
 
 // WriteTxnMarkers (key 27), v1 and v2. Kafka: KafkaApis.handleWriteTxnMarkersRequest.
@@ -18,8 +19,8 @@ import (
 //     with it. Coordinators of this broker need no request.
 //   - The answer comes after the commit of all markers. A marker with an old epoch is
 //     INVALID_PRODUCER_EPOCH, one of an old coordinator TRANSACTION_COORDINATOR_FENCED.
-//   - v2: the version of the transaction (KIP-1228); it is not needed here, since this
-//     broker never sends a marker that an older transaction may have left behind.
+//   - v2: the version of the transaction (KIP-1228): a marker of version 2 with the
+//     epoch of an open transaction is left over from the one before, and refused.
 func (c *Coordinators) writeTxnMarkersAPI() codec.API {
 	return codec.API{
 		Key: 27, Name: "WriteTxnMarkers", MinVersion: 1, MaxVersion: 2, Class: codec.TwoPhase, Handle: c.writeTxnMarkers,
@@ -72,7 +73,8 @@ func (c *Coordinators) writeTxnMarkers(r *codec.Request) {
 	next := 0
 	for i := range request.Markers {
 		asked := &request.Markers[i]
-		mark := marker{producerID: asked.ProducerID, epoch: asked.ProducerEpoch, coordinatorEpoch: asked.CoordinatorEpoch, commit: asked.Committed}
+		mark := marker{producerID: asked.ProducerID, epoch: asked.ProducerEpoch, coordinatorEpoch: asked.CoordinatorEpoch, commit: asked.Committed,
+			raised: asked.TransactionVersion >= int8(txn.Version2)}
 		for j := range asked.Topics {
 			for _, p := range asked.Topics[j].Partitions {
 				place := places[next]

@@ -27,8 +27,8 @@ func (l *shardLog) WhenCommitted(endOffset int64, done func(err error)) {
 }
 
 // CheckProducer implements coord.Log.
-func (l *shardLog) CheckProducer(producerID int64, producerEpoch int16, marker bool, coordinatorEpoch int32) error {
-	return l.log.CheckProducer(producerID, producerEpoch, marker, coordinatorEpoch)
+func (l *shardLog) CheckProducer(producerID int64, producerEpoch int16, marker, raised bool, coordinatorEpoch int32) error {
+	return l.log.CheckProducer(producerID, producerEpoch, marker, raised, coordinatorEpoch)
 }
 
 // MaxBatchBytes follows the topic's configuration at the time of the load.

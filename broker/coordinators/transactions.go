@@ -105,7 +105,7 @@ func (c *Coordinators) writeMarkers(m txn.Markers) {
 		})
 	})
 	for i, p := range m.Partitions {
-		mark := marker{producerID: m.ProducerID, epoch: m.ProducerEpoch, coordinatorEpoch: m.CoordinatorEpoch, commit: m.Commit}
+		mark := marker{producerID: m.ProducerID, epoch: m.ProducerEpoch, coordinatorEpoch: m.CoordinatorEpoch, commit: m.Commit, raised: m.Raised}
 		c.writeMarker(p.Topic, p.Partition, mark, func(err error) {
 			result := c.markerResult(p, err)
 			all.part(func() { results[i] = result })
@@ -119,6 +119,7 @@ type marker struct {
 	epoch            int16
 	coordinatorEpoch int32
 	commit           bool
+	raised           bool // the epoch is above that of the transaction
 }
 
 // writeMarker ends a transaction in a partition. done is called once, after the
@@ -137,7 +138,7 @@ func (c *Coordinators) writeMarker(topicName string, partition int32, m marker, 
 		// That log has one writer, the group shard; its offsets count from the marker on.
 		c.groups.Submit(partition, coord.Event[*group.Machine]{
 			Run: func(machine *group.Machine, t *coord.Turn) {
-				machine.EndTransaction(t, m.producerID, m.epoch, m.coordinatorEpoch, m.commit, done)
+				machine.EndTransaction(t, m.producerID, m.epoch, m.coordinatorEpoch, m.commit, m.raised, done)
 			},
 			Refused: done,
 		})
@@ -145,7 +146,7 @@ func (c *Coordinators) writeMarker(topicName string, partition int32, m marker, 
 		done(kerr.InvalidTopicException) // one writer as well, and no transaction is ever open in it
 	default:
 		control := batch.EndTxnMarker(nil, m.producerID, m.epoch, m.commit, m.coordinatorEpoch, c.clock().UnixMilli())
-		result, err := log.Append(control, logstore.AppendOptions{Origin: logstore.OriginCoordinator, LeaderEpoch: log.LeaderEpoch()})
+		result, err := log.Append(control, logstore.AppendOptions{Origin: logstore.OriginCoordinator, LeaderEpoch: log.LeaderEpoch(), RaisedEpoch: m.raised})
 		if err != nil {
 			done(err)
 			return

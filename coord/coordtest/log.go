@@ -47,7 +47,7 @@ func NewLog() *Log { return &Log{MaxBytes: 1 << 20} }
 func (l *Log) MaxBatchBytes() int { return l.MaxBytes }
 
 // CheckProducer implements coord.Log by the newest batch of the producer.
-func (l *Log) CheckProducer(producerID int64, producerEpoch int16, _ bool, _ int32) error {
+func (l *Log) CheckProducer(producerID int64, producerEpoch int16, _, _ bool, _ int32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := len(l.batches) - 1; i >= 0; i-- {

@@ -167,13 +167,22 @@ func TestVerification(t *testing.T) {
 	if older := s.BeginVerification(7, 1, 0, 0); older == newer || !errors.Is(s.CheckGuard(build(1, 0), older), ErrInvalidTxnState) {
 		t.Fatalf("guards %d and %d", newer, older)
 	}
-	if err := s.CheckEpochs(7, -1, false, 0); !errors.Is(err, ErrInvalidProducerEpoch) {
+	if err := s.CheckEpochs(7, -1, false, false, 0); !errors.Is(err, ErrInvalidProducerEpoch) {
 		t.Fatal(err)
 	}
-	if err := s.CheckEpochs(7, 0, true, 0); !errors.Is(err, ErrCoordinatorFenced) {
+	if err := s.CheckEpochs(7, 0, true, false, 0); !errors.Is(err, ErrCoordinatorFenced) {
 		t.Fatal(err)
 	}
-	if err := s.CheckEpochs(8, 0, true, 0); err != nil || s.CheckEpochs(7, 0, true, 1) != nil {
+	if err := s.CheckEpochs(8, 0, true, true, 0); err != nil || s.CheckEpochs(7, 0, true, true, 1) != nil {
+		t.Fatal(err)
+	}
+	// A marker left over from the transaction before has the epoch of the open one.
+	add(build(3, 0))
+	stale := batch.View(batch.EndTxnMarker(nil, 7, 3, false, 1, 0))
+	if err := s.CheckRaised(stale); !errors.Is(err, ErrInvalidProducerEpoch) || !errors.Is(s.CheckEpochs(7, 3, true, true, 1), ErrInvalidProducerEpoch) {
+		t.Fatal(err)
+	}
+	if err := s.CheckRaised(batch.View(batch.EndTxnMarker(nil, 7, 4, false, 1, 0))); err != nil || s.CheckEpochs(7, 3, true, false, 1) != nil {
 		t.Fatal(err)
 	}
 	s.Expire(1000, 1000)

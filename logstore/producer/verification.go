@@ -27,7 +27,7 @@ type verification struct {
 // BeginVerification returns the guard that goes with the append of a first batch, or 0 when the transaction is open
 // already and needs none.
 func (s *States) BeginVerification(producerID int64, epoch int16, sequence int32, nowMs int64) (guard uint64) {
-	if s.open(producerID, epoch) {
+	if s.Open(producerID, epoch) {
 		return 0
 	}
 	if v := s.verifying[producerID]; v != nil && v.epoch == epoch {
@@ -47,7 +47,7 @@ func (s *States) BeginVerification(producerID int64, epoch int16, sequence int32
 
 // CheckGuard decides over a transactional batch that Check has let through.
 func (s *States) CheckGuard(v batch.View, guard uint64) error {
-	if s.open(v.ProducerID(), v.ProducerEpoch()) {
+	if s.Open(v.ProducerID(), v.ProducerEpoch()) {
 		return nil
 	}
 	if guard == 0 {
@@ -63,19 +63,34 @@ func (s *States) CheckGuard(v batch.View, guard uint64) error {
 	return nil
 }
 
-// open says whether the producer has a transaction open here with this epoch.
-func (s *States) open(producerID int64, epoch int16) bool {
+// CheckRaised decides over a marker that CheckMarker has let through and whose epoch is above that of its transaction
+// (transaction version 2): one with the epoch of an open transaction is left over from the transaction before (KIP-1228).
+func (s *States) CheckRaised(v batch.View) error {
+	if s.Open(v.ProducerID(), v.ProducerEpoch()) {
+		return s.leftOver(v.ProducerID(), v.ProducerEpoch())
+	}
+	return nil
+}
+
+func (s *States) leftOver(producerID int64, epoch int16) error {
+	return fmt.Errorf("%w: producer %d has a transaction open with epoch %d; a marker with it belongs to the one before", ErrInvalidProducerEpoch, producerID, epoch)
+}
+
+// Open says whether the producer has a transaction open here with this epoch.
+func (s *States) Open(producerID int64, epoch int16) bool {
 	e := s.byID[producerID]
 	return e != nil && e.txnFirstOffset >= 0 && e.epoch == epoch
 }
 
 // CheckEpochs is what Check and CheckMarker would say of the epochs of a batch of this producer.
-func (s *States) CheckEpochs(producerID int64, epoch int16, isMarker bool, coordinatorEpoch int32) error {
+func (s *States) CheckEpochs(producerID int64, epoch int16, isMarker, raised bool, coordinatorEpoch int32) error {
 	e := s.byID[producerID]
 	switch {
 	case e == nil:
 	case epoch < e.epoch:
 		return fmt.Errorf("%w: producer %d has epoch %d, the batch %d", ErrInvalidProducerEpoch, producerID, e.epoch, epoch)
+	case isMarker && raised && s.Open(producerID, epoch):
+		return s.leftOver(producerID, epoch)
 	case isMarker && coordinatorEpoch < e.coordinatorEpoch:
 		return fmt.Errorf("%w: epoch %d, the marker says %d", ErrCoordinatorFenced, e.coordinatorEpoch, coordinatorEpoch)
 	}
