@@ -59,7 +59,7 @@ func (b *Broker) metadata(r *codec.Request) {
 	missing := b.topicsToCreate(r, request)
 	large := wantsAllTopics(request) && b.view.Load().partitions > limits.MetadataInlinePartitions
 	if (len(missing) > 0 || large) && b.Pool != nil && b.Pool.Submit(func() {
-		b.createMissing(missing)
+		b.firstUse.Create(b.TopicCreator, missing)
 		r.Respond(b.metadataResponse(r, request))
 	}) {
 		return
@@ -153,9 +153,6 @@ func (b *Broker) mayCreateTopic(r *codec.Request, name string) bool {
 func (b *Broker) allowed(r *codec.Request, operation auth.Operation, resource auth.ResourceType, name string) bool {
 	return b.Authorizer.Authorize(r.Session.Principal, r.Session.RemoteHost, operation, resource, name)
 }
-
-// createMissing runs on the worker pool.
-func (b *Broker) createMissing(names []string) { b.firstUse.Create(b.TopicCreator, names) }
 
 // metadataResponse is made of one image: a topic is there with all of its
 // partitions or not at all.
