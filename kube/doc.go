@@ -5,9 +5,9 @@
 //
 // It is not the place where partitions are made: a reconciler decides what is
 // true (topic id, partition count, effective configuration) and writes that to
-// status; the broker's observer acts on it. It links no Kubernetes client; the
-// store over client-go is a room of its own below this one, so that a
-// standalone start never pays for it.
+// status; the broker's observer acts on it. It links no Kubernetes client: a store
+// over client-go, which is not there yet, would be a room of its own below this
+// one, so that a standalone start never pays for it.
 //
 // # Files
 //
