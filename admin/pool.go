@@ -64,8 +64,8 @@ func (p *Pool) run(work func()) {
 		p.mu.Unlock()
 	}()
 	defer func() {
-		// A bug in one handler must not take the data plane with it. Its client
-		// gets no answer; the connection ends by the client's timeout.
+		// A bug in what is no request (those come guarded, see codec.Guarded) must not
+		// take the data plane with it.
 		if fault := recover(); fault != nil {
 			p.logger.Error("BUG: an admin request panicked", "panic", fmt.Sprint(fault), "stack", string(debug.Stack()))
 		}

@@ -58,10 +58,10 @@ func (b *Broker) metadata(r *codec.Request) {
 	}
 	missing := b.topicsToCreate(r, request)
 	large := wantsAllTopics(request) && b.view.Load().partitions > limits.MetadataInlinePartitions
-	if (len(missing) > 0 || large) && b.Pool != nil && b.Pool.Submit(func() {
-		b.firstUse.Create(b.TopicCreator, missing)
+	if (len(missing) > 0 || large) && b.Pool != nil && b.Pool.Submit(codec.Guarded(r, b.Logger, func(r *codec.Request) {
+		b.createMissing(missing)
 		r.Respond(b.metadataResponse(r, request))
-	}) {
+	})) {
 		return
 	}
 	r.Respond(b.metadataResponse(r, request))
@@ -152,6 +152,13 @@ func (b *Broker) mayCreateTopic(r *codec.Request, name string) bool {
 // allowed asks the authorizer for the client of a request.
 func (b *Broker) allowed(r *codec.Request, operation auth.Operation, resource auth.ResourceType, name string) bool {
 	return b.Authorizer.Authorize(r.Session.Principal, r.Session.RemoteHost, operation, resource, name)
+}
+
+// createMissing runs on the worker pool, without holding it up.
+func (b *Broker) createMissing(names []string) {
+	if len(names) > 0 {
+		b.Pool.Park(func() { b.firstUse.Create(b.TopicCreator, names) })
+	}
 }
 
 // metadataResponse is made of one image: a topic is there with all of its

@@ -22,6 +22,9 @@ import (
 // its queue are full, and the function is not run.
 type Pool interface {
 	Submit(func()) bool
+	// Park runs wait without holding up the others. Only inside a function that
+	// Submit runs.
+	Park(wait func())
 }
 
 // Options are what a Broker is made of. Store, Images, Config and Logger must be

@@ -16,7 +16,7 @@ func (b *Broker) startCoordinators() {
 		Config: b.Config, Authorizer: brokersAuthorizer{b}, Images: b.Images, Topics: servedTopics{b},
 		NextProducerID: b.Store.NextProducerID,
 		Submit:         func(f func()) bool { return b.Pool != nil && b.Pool.Submit(f) },
-		CreateTopic:    func(name string) { b.firstUse.Create(b.TopicCreator, []string{name}) },
+		CreateTopic:    func(name string) { b.createMissing([]string{name}) },
 		Endpoint:       b.endpoint,
 		Logger:         b.Logger, Clock: b.Clock,
 	})

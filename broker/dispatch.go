@@ -132,7 +132,7 @@ func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
 		api.Handle(request)
 		return nil
 	}
-	if b.Pool == nil || !b.Pool.Submit(func() { api.Handle(request) }) {
+	if b.Pool == nil || !b.Pool.Submit(codec.Guarded(request, b.Logger, api.Handle)) {
 		b.refuse(request, "worker pool")
 	}
 	return nil
@@ -144,7 +144,7 @@ func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
 // by limits.RequestMemoryBytes.
 func (b *Broker) offLoopWhenLarge(handle func(*codec.Request)) func(*codec.Request) {
 	return func(r *codec.Request) {
-		if len(r.Body) > limits.InlineBodyBytes && b.Pool != nil && b.Pool.Submit(func() { handle(r) }) {
+		if len(r.Body) > limits.InlineBodyBytes && b.Pool != nil && b.Pool.Submit(codec.Guarded(r, b.Logger, handle)) {
 			return
 		}
 		handle(r)

@@ -344,6 +344,7 @@ func TestUnstableAPIs(t *testing.T) {
 // countingPool counts what it is given.
 type countingPool struct{ submitted atomic.Int32 }
 
+func (p *countingPool) Park(wait func()) { wait() }
 func (p *countingPool) Submit(f func()) bool {
 	p.submitted.Add(1)
 	go f()
@@ -381,5 +382,51 @@ func TestCeilings(t *testing.T) {
 		if kafka := codec.KafkaVersions[api.Key]; api.MaxVersion != kafka.Max || api.MinVersion > kafka.Min {
 			t.Errorf("%s: %d to %d, Kafka has %d to %d", api.Name, api.MinVersion, api.MaxVersion, kafka.Min, kafka.Max)
 		}
+	}
+}
+
+// parkingPool has one turn, as admin's pool with one worker.
+type parkingPool struct{ turns chan struct{} }
+
+func (p parkingPool) Submit(f func()) bool {
+	go func() {
+		p.turns <- struct{}{}
+		defer func() { <-p.turns }()
+		f()
+	}()
+	return true
+}
+
+func (p parkingPool) Park(wait func()) {
+	<-p.turns
+	defer func() { p.turns <- struct{}{} }()
+	wait()
+}
+
+// TestAutoCreationHoldsNoWorker: who waits for a topic on first use leaves the
+// workers to others.
+func TestAutoCreationHoldsNoWorker(t *testing.T) {
+	t.Parallel()
+	b := newImageBroker(t)
+	creator := &blockingCreator{begun: make(chan string), proceed: make(chan struct{})}
+	b.TopicCreator, b.Pool = creator, parkingPool{make(chan struct{}, 1)}
+	address := serve(t, b, nil)
+	var waiting []*rawConn
+	for _, name := range []string{"first", "second"} {
+		c := dialRaw(t, address)
+		slow := metadataRequest(9, name)
+		slow.AllowAutoTopicCreation = true
+		c.send(slow, 1)
+		if got := <-creator.begun; got != name {
+			t.Errorf("creates %q", got)
+		}
+		waiting = append(waiting, c)
+	}
+	done := make(chan struct{})
+	b.Pool.Submit(func() { close(done) })
+	<-done // the only worker is free
+	close(creator.proceed)
+	for _, c := range waiting {
+		c.receive(metadataRequest(9), 1)
 	}
 }

@@ -1,7 +1,7 @@
 // Package broker is the data plane: it dispatches requests to their handlers and
 // serves produce, fetch, metadata and offset lookups from the partitions of the
 // log store. One API key is one file, NN_name.go; what is left out on purpose
-// stands in ledger.go.
+// stands in internal/docs/ledger.go.
 //
 // It is not the control plane: topics, users and settings change through
 // resources (admin writes them, the reconcilers act on them). The observer

@@ -25,11 +25,13 @@ import (
 type goPool struct{}
 
 func (goPool) Submit(f func()) bool { go f(); return true }
+func (goPool) Park(wait func())     { wait() }
 
 // fullPool refuses everything.
 type fullPool struct{}
 
 func (fullPool) Submit(func()) bool { return false }
+func (fullPool) Park(wait func())   { wait() }
 
 // deny allows all but what is listed.
 type deny map[string]bool // "operation resource name"

@@ -161,7 +161,7 @@ func smallEstimate(_ codec.Header, bodyBytes int) int { return 1024 + 2*bodyByte
 // the pool is full: what it costs is bounded by limits.RequestMemoryBytes.
 func (c *Coordinators) offLoopWhenLarge(handle func(*codec.Request)) func(*codec.Request) {
 	return func(r *codec.Request) {
-		if len(r.Body) > limits.InlineBodyBytes && c.submitWork(func() { handle(r) }) {
+		if len(r.Body) > limits.InlineBodyBytes && c.submitWork(codec.Guarded(r, c.logger, handle)) {
 			return
 		}
 		handle(r)

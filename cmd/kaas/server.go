@@ -37,18 +37,21 @@ type server struct {
 	health   *obs.Health
 	registry *obs.Registry
 
-	listener   *storeListener
-	store      *logstore.Store
-	images     *meta.Images
-	resources  meta.ResourceStore
-	reconciler *kube.Reconciler
-	users      *auth.Directory
-	policies   admin.Policies
-	admin      *admin.Admin
-	broker     *broker.Broker
-	apis       *codec.Registry
-	network    *netio.Server
-	http       *httpServer
+	listener  *storeListener
+	store     *logstore.Store
+	images    *meta.Images
+	resources meta.ResourceStore
+	// wrapResources stands in front of the store for all but its own closing; nil in
+	// production.
+	wrapResources func(meta.ResourceStore) meta.ResourceStore
+	reconciler    *kube.Reconciler
+	users         *auth.Directory
+	policies      admin.Policies
+	admin         *admin.Admin
+	broker        *broker.Broker
+	apis          *codec.Registry
+	network       *netio.Server
+	http          *httpServer
 	// followers are told, on the goroutine of the reconciler of broker configuration,
 	// that dynamic configuration has changed; nil before the network is up.
 	followers atomic.Pointer[func()]
@@ -69,7 +72,12 @@ func (s *server) onStop(what string, f func(context.Context) error) {
 // start brings the rooms up from the bottom. When one of them fails, those that
 // are up are closed again.
 func start(ctx context.Context, cfg *config.Broker, logger *slog.Logger, level *slog.LevelVar) (*server, error) {
-	s := &server{config: cfg, logger: logger, level: level, health: &obs.Health{}, registry: obs.NewRegistry(), images: &meta.Images{}}
+	return startWith(ctx, cfg, logger, level, nil)
+}
+
+// startWith is start with something in front of the resource store; nil: nothing.
+func startWith(ctx context.Context, cfg *config.Broker, logger *slog.Logger, level *slog.LevelVar, wrap func(meta.ResourceStore) meta.ResourceStore) (*server, error) {
+	s := &server{config: cfg, logger: logger, level: level, health: &obs.Health{}, registry: obs.NewRegistry(), images: &meta.Images{}, wrapResources: wrap}
 	s.health.NotReady("start", "the broker is starting")
 	for _, step := range []func(context.Context) error{
 		s.compilePolicies, s.startHTTP, s.startStore, s.startResources, s.startUsers, s.startBroker, s.startNetwork,
@@ -197,9 +205,12 @@ func (s *server) startResources(ctx context.Context) error {
 		return err
 	}
 	s.resources = files
+	if s.wrapResources != nil {
+		s.resources = s.wrapResources(files)
+	}
 	s.onStop("the resource store", bounded(limits.StopStepTimeout, files.Close))
 	s.reconciler, err = kube.StartReconciler(ctx, kube.ReconcilerOptions{
-		Store: files, Logger: s.logger,
+		Store: s.resources, Logger: s.logger,
 		DefaultPartitions: func() int32 { return s.config.NumPartitions },
 		MaxPartitions:     func() int32 { return limits.MaxPartitionsPerBroker },
 		ValidateConfig: func(overrides map[string]string) error {
@@ -212,7 +223,7 @@ func (s *server) startResources(ctx context.Context) error {
 		return err
 	}
 	s.onStop("the reconciler", bounded(limits.StopStepTimeout, func() error { s.reconciler.Close(); return nil }))
-	return s.startBrokerConfig(ctx, files)
+	return s.startBrokerConfig(ctx, s.resources)
 }
 
 // startBrokerConfig puts dynamic broker configuration in force before any topic is

@@ -1,15 +1,7 @@
-package broker
+package docs
 
-// LeftOut is one thing that Apache Kafka does and this broker leaves out on
-// purpose, with what a client sees instead. The list is the ledger that the
-// support table in docs/ ends with.
-type LeftOut struct {
-	What string
-	Sees string
-	Why  string
-}
-
-// Ledger is what this room leaves out. It shrinks as things are built; nothing is
+// Ledger is what the broker leaves out of what Apache Kafka does, on purpose, with
+// what a client sees instead. It shrinks as things are built; nothing is
 // missing without a line here.
 var Ledger = []LeftOut{
 	{
