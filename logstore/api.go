@@ -21,6 +21,7 @@ type Options struct {
 	RetentionCheckIntervalMs     int64  // log.retention.check.interval.ms; 0: 300,000
 	CheckpointIntervalMs         int64  // log.flush.offset.checkpoint.interval.ms; 0: 60,000
 	InitialDelayMs               int64  // log.initial.task.delay.ms; 0: 30,000
+	ReopenIntervalMs             int64  // how often a partition that a failing disk took down is tried again; 0: limits.ReopenIntervalMs
 	InMemory                     bool   // dev mode: memfd files, nothing reaches a disk
 	Cleaner                      CleanerOptions
 	Listener                     Listener
@@ -79,7 +80,12 @@ func DefaultConfig() Config {
 // Listener hears of what became visible. Methods are called with no lock held, from the goroutine that moved it.
 type Listener interface {
 	Advanced(p *Partition)          // the high watermark or the last stable offset moved
-	Failed(p *Partition, err error) // the partition went offline; Append returns ErrStorage from now on
+	Failed(p *Partition, err error) // the partition went offline; Append returns ErrStorage until Recovered
+}
+
+// RecoveryListener is what a Listener may implement, too.
+type RecoveryListener interface {
+	Recovered(p *Partition) // the disk is back: the partition was recovered from it and serves again
 }
 
 // Origin says who appends: only a coordinator may write control batches.

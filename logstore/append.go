@@ -9,16 +9,8 @@ import (
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
 	"kaas/logstore/producer"
+	"kaas/logstore/validate"
 )
-
-// appendInfo is what validation found; it is a value, so an append allocates nothing.
-type appendInfo struct {
-	records      int64 // offsets that the batches take
-	maxTimestamp int64
-	appendTimeMs int64 // -1: CreateTime
-	producers    bool  // some batch has a producer id
-	controls     bool
-}
 
 // Append validates records (one or more whole batches), assigns offsets and writes them. records are borrowed and patched
 // in place: base offset, leader epoch and, under LogAppendTime, the timestamp. Clients may append one batch at a time.
@@ -28,12 +20,17 @@ type appendInfo struct {
 func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error) {
 	config := p.config.Load()
 	nowMs := p.store.nowMs()
-	info, err := validate(records, o.Origin, config, nowMs)
+	rules := validate.Rules{
+		SegmentBytes: config.SegmentBytes, MaxMessageBytes: config.MaxMessageBytes, LogAppendTime: config.LogAppendTime,
+		TimestampBeforeMaxMs: config.TimestampBeforeMaxMs, TimestampAfterMaxMs: config.TimestampAfterMaxMs, FromClient: o.Origin == OriginClient,
+	}
+	info, err := validate.Records(records, &rules, nowMs)
 	if err != nil {
 		return AppendResult{}, p.wrap(err)
 	}
 	if config.CleanupCompact && o.Origin == OriginClient {
-		if err := p.checkKeys(batch.View(records)); err != nil {
+		p.store.counters.KeyCheckBatches.Add(1)
+		if err := validate.Keys(batch.View(records), p.topic, p.id); err != nil {
 			return AppendResult{}, p.wrap(err)
 		}
 	}
@@ -52,7 +49,7 @@ func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error
 		return result, nil
 	}
 	waiters, moved := p.advance(p.end.load())
-	p.unflushed += info.records
+	p.unflushed += info.Records
 	if p.unflushed >= config.FlushMessages {
 		p.store.committer.enqueue(p)
 	} else if config.FlushMs < 1<<62 && p.flushDueMs == 0 {
@@ -67,92 +64,9 @@ func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error
 	return result, nil
 }
 
-// validate checks what can be checked without the partition's state, and stamps LogAppendTime. It matches
-// UnifiedLog.analyzeAndValidateRecords and LogValidator, except that records stay opaque: their timestamps are judged by
-// the batch header.
-func validate(records []byte, origin Origin, c *Config, nowMs int64) (appendInfo, error) {
-	info := appendInfo{maxTimestamp: -1, appendTimeMs: -1}
-	if len(records) == 0 {
-		return info, fmt.Errorf("%w: no batch", ErrInvalidRecord)
-	}
-	if len(records) > int(c.SegmentBytes) {
-		return info, fmt.Errorf("%w: %d bytes, segment.bytes is %d", ErrMessageTooLarge, len(records), c.SegmentBytes)
-	}
-	for rest := records; len(rest) > 0; {
-		v, after, err := batch.Next(rest)
-		if errors.Is(err, batch.ErrMagic) {
-			return info, fmt.Errorf("%w: %w", ErrUnsupportedMagic, err)
-		}
-		if err != nil {
-			return info, fmt.Errorf("%w: %w", ErrCorruptMessage, err)
-		}
-		rest = after
-		if origin == OriginClient && len(rest) > 0 {
-			return info, fmt.Errorf("%w: more than one batch", ErrInvalidRecord)
-		}
-		if err := validateBatch(v, origin, c, nowMs); err != nil {
-			return info, err
-		}
-		if c.LogAppendTime {
-			v.SetLogAppendTime(nowMs)
-			info.appendTimeMs = nowMs
-		}
-		info.records += int64(v.LastOffsetDelta()) + 1
-		info.maxTimestamp = max(info.maxTimestamp, v.MaxTimestamp())
-		info.producers = info.producers || v.HasProducerID()
-		info.controls = info.controls || v.IsControl()
-	}
-	return info, nil
-}
-
-func validateBatch(v batch.View, origin Origin, c *Config, nowMs int64) error {
-	if len(v) > int(c.MaxMessageBytes) {
-		return fmt.Errorf("%w: a batch of %d bytes, max.message.bytes is %d", ErrMessageTooLarge, len(v), c.MaxMessageBytes)
-	}
-	if !v.VerifyCRC() {
-		return fmt.Errorf("%w: the CRC32C is wrong", ErrCorruptMessage)
-	}
-	if v.Compression() > batch.Zstd {
-		return fmt.Errorf("%w: id %d", ErrUnsupportedCompression, v.Compression())
-	}
-	if v.LastOffsetDelta() < 0 || v.RecordCount() <= 0 {
-		return fmt.Errorf("%w: %d records, last offset delta %d", ErrInvalidRecord, v.RecordCount(), v.LastOffsetDelta())
-	}
-	if origin == OriginClient {
-		switch {
-		case v.BaseOffset() != 0:
-			return fmt.Errorf("%w: base offset %d, a producer must send 0", ErrInvalidRecord, v.BaseOffset())
-		case int64(v.LastOffsetDelta())+1 != int64(v.RecordCount()):
-			return fmt.Errorf("%w: %d records, last offset delta %d", ErrInvalidRecord, v.RecordCount(), v.LastOffsetDelta())
-		case v.IsControl():
-			return fmt.Errorf("%w: clients may not write control records", ErrInvalidRecord)
-		case v.HasProducerID() && v.BaseSequence() < 0:
-			return fmt.Errorf("%w: producer %d without a sequence", ErrInvalidRecord, v.ProducerID())
-		case v.IsTransactional() && !v.HasProducerID():
-			return fmt.Errorf("%w: transactional without a producer id", ErrInvalidRecord)
-		}
-	}
-	if !c.LogAppendTime && !v.IsControl() {
-		return validateTimestamps(v, c, nowMs)
-	}
-	return nil
-}
-
-// validateTimestamps: first and largest timestamp must lie within the bounds (LogValidator.validateTimestamp).
-func validateTimestamps(v batch.View, c *Config, nowMs int64) error {
-	first, largest := v.BaseTimestamp(), v.MaxTimestamp()
-	if first != batch.NoTimestamp && nowMs-first > c.TimestampBeforeMaxMs && c.TimestampBeforeMaxMs >= 0 {
-		return rejectTimestamps(v, c, nowMs)
-	}
-	if largest != batch.NoTimestamp && largest-nowMs > c.TimestampAfterMaxMs && c.TimestampAfterMaxMs >= 0 {
-		return rejectTimestamps(v, c, nowMs)
-	}
-	return nil
-}
-
 // appendLocked decides by the partition's state, writes, and only then changes the state.
-func (p *Partition) appendLocked(records []byte, info *appendInfo, o AppendOptions, c *Config, nowMs int64) (AppendResult, error) {
-	result := AppendResult{LogStartOffset: p.logStart.Load(), LogAppendTimeMs: info.appendTimeMs}
+func (p *Partition) appendLocked(records []byte, info *validate.Info, o AppendOptions, c *Config, nowMs int64) (AppendResult, error) {
+	result := AppendResult{LogStartOffset: p.logStart.Load(), LogAppendTimeMs: info.AppendTimeMs}
 	if f := p.failure.Load(); f != nil {
 		return result, *f
 	}
@@ -163,7 +77,7 @@ func (p *Partition) appendLocked(records []byte, info *appendInfo, o AppendOptio
 		return result, fmt.Errorf("%w: epoch %d, the log has %d", ErrFencedLeaderEpoch, o.LeaderEpoch, p.leaderEpoch.Load())
 	}
 	end := p.end.load()
-	if info.producers {
+	if info.Producers {
 		repeated, err := p.checkProducers(records, o)
 		if err != nil {
 			return result, err
@@ -171,7 +85,7 @@ func (p *Partition) appendLocked(records []byte, info *appendInfo, o AppendOptio
 		if repeated != nil {
 			result.BaseOffset, result.LastOffset = repeated.FirstOffset(), repeated.LastOffset
 			result.Duplicate = true
-			if info.appendTimeMs >= 0 {
+			if info.AppendTimeMs >= 0 {
 				result.LogAppendTimeMs = repeated.TimestampMs
 			}
 			return result, nil
@@ -181,7 +95,7 @@ func (p *Partition) appendLocked(records []byte, info *appendInfo, o AppendOptio
 	if err != nil {
 		return result, fmt.Errorf("%w: %w", ErrStorage, err)
 	}
-	result.BaseOffset, result.LastOffset = end.offset, end.offset+info.records-1
+	result.BaseOffset, result.LastOffset = end.offset, end.offset+info.Records-1
 	f, err := g.open()
 	if err != nil {
 		return result, fmt.Errorf("%w: %w", ErrStorage, err)
@@ -197,7 +111,7 @@ func (p *Partition) appendLocked(records []byte, info *appendInfo, o AppendOptio
 	if _, err := f.WriteAt(records, size); err != nil {
 		return result, p.takeBack(f, size, err)
 	}
-	if info.controls {
+	if info.Controls {
 		if err := p.writeAborted(g, records); err != nil {
 			return result, p.takeBack(f, size, err)
 		}
@@ -275,7 +189,7 @@ func (p *Partition) writeAborted(g *segment, records []byte) error {
 }
 
 // appended takes over what stands in the file: indexes, producer state, epochs, marks. It can't fail.
-func (p *Partition) appended(g *segment, records []byte, info *appendInfo, o AppendOptions, c *Config, nowMs int64) {
+func (p *Partition) appended(g *segment, records []byte, info *validate.Info, o AppendOptions, c *Config, nowMs int64) {
 	at := g.sizeBytes.Load()
 	entries := g.mem.Load() // segmentFor loaded it
 	nextMarker := 0

@@ -63,6 +63,8 @@ func (c *committer) enqueue(p *Partition) {
 // push: owner mu held.
 func (c *committer) push(p *Partition) {
 	p.commitState = commitQueued
+	// From here on somebody waits for the disk, also when every worker hangs in it with other partitions.
+	p.syncSinceMs.CompareAndSwap(0, c.now())
 	if c.tail == nil {
 		c.head = p
 	} else {
@@ -178,9 +180,11 @@ func (c *committer) due() {
 func (p *Partition) commit() {
 	p.mu.Lock()
 	if p.failure.Load() != nil {
+		p.syncSinceMs.Store(0)
 		p.mu.Unlock()
 		return
 	}
+	generation := p.generation
 	end := p.end.load()
 	p.unflushed, p.flushDueMs = 0, 0
 	syncDir := p.dirUnsynced
@@ -198,17 +202,21 @@ func (p *Partition) commit() {
 	}
 	p.mu.Unlock()
 
-	p.syncSinceMs.Store(p.store.nowMs())
 	err := p.sync(syncDir)
 	p.syncSinceMs.Store(0)
 
+	p.mu.Lock()
+	if p.generation != generation {
+		p.mu.Unlock()
+		return // recovered from disk meanwhile: this was about files that it has let go of
+	}
 	if err != nil {
+		p.mu.Unlock()
 		// The kernel may have dropped the dirty pages and reports the error once: a second fdatasync would succeed
 		// without having written them. Only a recovery from disk tells what is left.
 		p.fail(fmt.Errorf("commit up to offset %d: %w", end.offset, err))
 		return
 	}
-	p.mu.Lock()
 	if end.offset > p.durable.Load() {
 		p.durable.Store(end.offset)
 	}

@@ -41,7 +41,10 @@ func cleanNow(t *testing.T, p *Partition) bool {
 	return true
 }
 
-func inMemory(o *Options) { o.Dirs, o.FS = []string{"/data"}, vfs.NewMem() }
+// byHand: no thread cleans, only cleanNow does.
+var byHand = CleanerOptions{Disabled: true}
+
+func inMemory(o *Options) { o.Dirs, o.FS, o.Cleaner = []string{"/data"}, vfs.NewMem(), byHand }
 
 func compacted(c *Config) {
 	c.CleanupCompact, c.CleanupDelete = true, false
@@ -263,7 +266,7 @@ func runCompactionModel(t *testing.T, rng *rand.Rand, round int) {
 	if err := m.fs.SyncDir("/"); err != nil {
 		t.Fatal(err)
 	}
-	m.h = start(t, func(o *Options) { o.Dirs, o.FS = []string{"/data"}, m.fs })
+	m.h = start(t, func(o *Options) { o.Dirs, o.FS, o.Cleaner = []string{"/data"}, m.fs, byHand })
 	m.ms = m.h.s.nowMs()
 	m.ensure()
 	for step := range 120 {
@@ -453,7 +456,9 @@ func TestCrashInCompaction(t *testing.T) {
 	if err := m.SyncDir("/"); err != nil {
 		t.Fatal(err)
 	}
-	h := start(t, func(o *Options) { o.Dirs, o.FS = []string{"/data"}, &vfs.Faulty{FS: m, Before: hook} })
+	h := start(t, func(o *Options) {
+		o.Dirs, o.FS, o.Cleaner = []string{"/data"}, &vfs.Faulty{FS: m, Before: hook}, byHand
+	})
 	p := h.partition("c", compacted)
 	now := h.s.nowMs()
 	for round := range 2 {
@@ -491,7 +496,7 @@ func transactional(id int64, key, value string) []byte {
 
 func checkCompactedClone(t *testing.T, when string, clone *vfs.Mem, end int64, want map[string]string) {
 	t.Helper()
-	s, err := Open(context.Background(), Options{Dirs: []string{"/data"}, FS: clone, Cleaner: CleanerOptions{Disabled: true}})
+	s, err := Open(context.Background(), Options{Dirs: []string{"/data"}, FS: clone, Cleaner: byHand})
 	if err != nil {
 		t.Errorf("%s: %v", when, err)
 		return
@@ -597,5 +602,29 @@ func TestReadersInsideSwaps(t *testing.T) {
 	readers.Wait()
 	if got := everything(t, p, ReadUncommitted); len(got) > 7+20 {
 		t.Errorf("%d records are left of 200 with 7 keys", len(got))
+	}
+}
+
+// TestCleanerThreads: threads of their own clean what is dirty enough, and nothing else, throttled, until the store stops.
+func TestCleanerThreads(t *testing.T) {
+	t.Parallel()
+	h := start(t, inMemory, func(o *Options) {
+		o.Cleaner = CleanerOptions{Threads: 2, BackoffMs: 1, IOMaxBytesPerSecond: 10 << 20, DedupeBufferBytes: 1 << 16, IOBufferBytes: 8 << 10}
+	})
+	dirty, clean := h.partition("dirty", compacted), h.partition("clean", compacted, func(c *Config) { c.MinCleanableDirtyRatio = 1 })
+	now := h.s.nowMs()
+	for n := range 60 {
+		for _, p := range []*Partition{dirty, clean} {
+			put(t, p, keyed(batch.Zstd, now, fmt.Sprintf("k%d=%d %s", n%3, n, strings.Repeat("x", 300))))
+		}
+	}
+	for tries := 0; len(everything(t, dirty, ReadUncommitted)) > 40; tries++ {
+		if tries == 20_000 {
+			t.Fatal("not cleaned")
+		}
+		put(t, dirty, keyed(0, now, "tick=t")) // the threads go on meanwhile
+	}
+	if got := len(everything(t, clean, ReadUncommitted)); got != 60 {
+		t.Fatalf("%d records are left where the dirty ratio is never above 1", got)
 	}
 }

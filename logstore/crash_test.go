@@ -200,7 +200,7 @@ func TestFailedWriteLeavesNothing(t *testing.T) {
 }
 
 // TestFailedSyncClosesThePartition: nothing of the failed commit becomes visible, waiters hear of it, the neighbour goes
-// on, and only a recovery opens the partition again.
+// on, and nothing but a recovery opens the partition again (here: the next start).
 func TestFailedSyncClosesThePartition(t *testing.T) {
 	t.Parallel()
 	var failing atomic.Bool
@@ -211,7 +211,9 @@ func TestFailedSyncClosesThePartition(t *testing.T) {
 		return nil
 	}}
 	listener := &recordingListener{}
-	h := start(t, func(o *Options) { o.Dirs, o.FS, o.Listener = []string{"/data"}, fsys, listener })
+	h := start(t, func(o *Options) {
+		o.Dirs, o.FS, o.Listener, o.ReopenIntervalMs = []string{"/data"}, fsys, listener, 1<<30
+	})
 	bad, good := h.partition("bad"), h.partition("good")
 	put(t, bad, records("durable"))
 	failing.Store(true)

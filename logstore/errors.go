@@ -3,17 +3,19 @@ package logstore
 import (
 	"errors"
 
+	"kaas/logstore/logfile"
 	"kaas/logstore/producer"
+	"kaas/logstore/validate"
 )
 
 // Errors that Append, Read and their like return, wrapped with topic and partition.
 var (
-	ErrCorruptMessage         = errors.New("corrupt message")
-	ErrMessageTooLarge        = errors.New("message too large")
-	ErrInvalidRecord          = errors.New("invalid record")
-	ErrInvalidTimestamp       = errors.New("invalid timestamp")
-	ErrUnsupportedMagic       = errors.New("unsupported message format (magic 0 and 1)")
-	ErrUnsupportedCompression = errors.New("unsupported compression type")
+	ErrCorruptMessage         = validate.ErrCorruptMessage
+	ErrMessageTooLarge        = validate.ErrMessageTooLarge
+	ErrInvalidRecord          = validate.ErrInvalidRecord
+	ErrInvalidTimestamp       = validate.ErrInvalidTimestamp
+	ErrUnsupportedMagic       = validate.ErrUnsupportedMagic
+	ErrUnsupportedCompression = validate.ErrUnsupportedCompression
 	ErrOutOfOrderSequence     = producer.ErrOutOfOrderSequence
 	ErrInvalidProducerEpoch   = producer.ErrInvalidProducerEpoch
 	ErrUnknownProducer        = errors.New("unknown producer id")
@@ -26,5 +28,11 @@ var (
 	ErrClosed                 = errors.New("partition closed")
 	ErrFencedLeaderEpoch      = errors.New("fenced leader epoch")
 	// ErrWouldBlock is returned by ReadNoWait: the batch headers are not in memory; call Read off the event loop.
-	ErrWouldBlock = errors.New("read would block")
+	ErrWouldBlock = logfile.ErrWouldBlock
+)
+
+// RecordError says what is wrong with one record of a refused batch, RejectedError what is wrong with the batch.
+type (
+	RecordError   = validate.RecordError
+	RejectedError = validate.RejectedError
 )

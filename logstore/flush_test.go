@@ -191,54 +191,6 @@ func TestForeignMeta(t *testing.T) {
 	}
 }
 
-// TestFullDisk: every write fails; reads, deletions and a restart work, and appends work again when there is room.
-func TestFullDisk(t *testing.T) {
-	t.Parallel()
-	var full atomic.Bool
-	fsys := &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
-		if full.Load() && (op.Kind == vfs.OpWrite || op.Kind == vfs.OpMkdir) && op.Len > 0 {
-			return &vfs.ShortWrite{Len: op.Len / 3, Err: unix.ENOSPC}
-		}
-		return nil
-	}}
-	h := start(t, func(o *Options) { o.Dirs, o.FS = []string{"/data"}, fsys })
-	small := func(c *Config) { c.SegmentBytes, c.RetentionBytes, c.FileDeleteDelayMs = 200, 300, 0 }
-	p, gone := h.partition("a", small), h.partition("gone")
-	var want []string
-	for i := range 9 {
-		put(t, p, records(fmt.Sprint(i)))
-	}
-	put(t, gone, records("x"))
-	full.Store(true)
-	for range 3 {
-		if _, err := p.Append(records("no"), AppendOptions{}); !errors.Is(err, ErrStorage) || !errors.Is(err, unix.ENOSPC) {
-			t.Fatalf("append: %v", err)
-		}
-	}
-	if got := values(t, p, 0, ReadUncommitted); len(got) != 9 {
-		t.Fatalf("read: %v", got)
-	}
-	if err := h.s.Delete("gone", 0); err != nil {
-		t.Fatalf("deletion: %v", err)
-	}
-	h.s.applyRetention()
-	if p.SizeBytes() > 400 {
-		t.Fatalf("retention left %d bytes", p.SizeBytes())
-	}
-	from := p.LogStartOffset()
-	h.crash()
-	p = h.partition("a", small)
-	if p.LogStartOffset() != from || p.LogEndOffset() != 9 {
-		t.Fatalf("after a restart on a full disk: log from %d to %d", p.LogStartOffset(), p.LogEndOffset())
-	}
-	full.Store(false)
-	put(t, p, records("9"))
-	for i := p.LogStartOffset(); i < 10; i++ {
-		want = append(want, fmt.Sprint(i))
-	}
-	expect(t, p, want...)
-}
-
 // TestFailedRecoveryTakesOnePartitionDown: the neighbour is served, and Ensure says what is wrong.
 func TestFailedRecoveryTakesOnePartitionDown(t *testing.T) {
 	t.Parallel()

@@ -167,6 +167,11 @@ func (j *janitor) bury() {
 func (p *Partition) writeOut() error {
 	p.writeOutMu.Lock()
 	defer p.writeOutMu.Unlock()
+	return p.writeOutLocked()
+}
+
+// writeOutLocked is writeOut for callers that hold writeOutMu.
+func (p *Partition) writeOutLocked() error {
 	for {
 		p.mu.Lock()
 		if len(p.pending) == 0 || p.failure.Load() != nil {
@@ -275,7 +280,9 @@ func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
 	if same || p.failure.Load() != nil {
 		return 0, false, nil
 	}
-	if err := p.writeOut(); err != nil {
+	p.writeOutMu.Lock() // a recovery in place must not find index entries of the log as it was
+	defer p.writeOutMu.Unlock()
+	if err := p.writeOutLocked(); err != nil {
 		return 0, false, err
 	}
 	p.mu.Lock()
@@ -381,11 +388,13 @@ func (s *Store) Close(ctx context.Context) error {
 	s.closed = true
 	s.mu.Unlock()
 	s.compactor.cancel()
+	s.healer.stop()
 	all := s.All()
 	stopped := make(chan struct{})
 	go func() { // it waits for the disk, which may be stalled
 		defer close(stopped)
 		s.compactor.wait()
+		s.healer.wait()
 		close(s.janitor.stop)
 		<-s.janitor.done
 		for _, p := range all {

@@ -32,8 +32,8 @@ type Partition struct {
 	stable        mark                        // last stable offset; writer: mu
 	durable       atomic.Int64                // every offset below is on stable storage; writer: mu
 	recoveryPoint atomic.Int64                // recovery may trust everything below; writers: janitor, recovery, Close
-	syncSinceMs   atomic.Int64                // when the running commit began to sync, 0: none runs; writer: the commit
-	failure       atomic.Pointer[error]       // set once under mu: the partition is offline, or closed
+	syncSinceMs   atomic.Int64                // since when a commit is queued or runs, 0: none does; writers: committer, commit
+	failure       atomic.Pointer[error]       // under mu: the partition is offline (until the healer has recovered it) or closed (for ever)
 	totalBytes    atomic.Int64                // of all segments; writer: mu
 
 	commitState commitState // owner: committer.mu
@@ -47,6 +47,7 @@ type Partition struct {
 	writeOutMu sync.Mutex // one writeOut at a time; before mu
 
 	mu           sync.Mutex
+	generation   int64             // recoveries from disk in this process; owner: mu
 	producers    *producer.States  // owner: mu
 	epochs       checkpoint.Epochs // owner: mu
 	waiters      *Waiter           // by offset; owner: mu
@@ -187,10 +188,9 @@ func (p *Partition) Stalled() bool {
 // wrap adds topic and partition to a sentinel.
 func (p *Partition) wrap(err error) error { return fmt.Errorf("%s-%d: %w", p.topic, p.id, err) }
 
-// fail takes the partition offline. It never comes back in this process by itself: what the disk has is known only after
-// a recovery.
+// fail takes the partition offline. What the disk has is known only after a recovery; the healer tries one until it works.
 func (p *Partition) fail(cause error) {
-	err := p.wrap(fmt.Errorf("%w: %w (the partition is offline until it is opened again; look at the volume of %s)", ErrStorage, cause, p.logDir.path))
+	err := p.wrap(fmt.Errorf("%w: %w (the partition is offline until the disk answers again; look at the volume of %s)", ErrStorage, cause, p.logDir.path))
 	p.mu.Lock()
 	if !p.failure.CompareAndSwap(nil, &err) {
 		p.mu.Unlock()
@@ -203,6 +203,7 @@ func (p *Partition) fail(cause error) {
 		l.Failed(p, err)
 	}
 	complete(waiters, err)
+	p.store.healer.add(p)
 }
 
 // setSegments publishes a list. Caller: mu.

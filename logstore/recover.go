@@ -121,15 +121,16 @@ func (s *Store) recoverDir(ctx context.Context, d *logDir) (count int, err error
 // openPartition recovers one directory and puts it in the map; a failure takes only this partition down.
 func (s *Store) openPartition(d *logDir, key checkpoint.Key, path string, st *dirState) {
 	p := s.newPartition(d, key, path)
-	r := recovery{p: p, fs: s.fs, st: st, key: key}
+	r := recovery{p: p, fs: s.fs, st: st, key: key, durable: -1}
 	err := r.run()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.broken, key)
 	if err == nil && s.Get(key.Topic, key.Partition) != nil {
 		err = errors.New("the partition is in two log directories")
 	}
 	if err != nil {
-		s.broken[key] = fmt.Errorf("%s: %w", path, err)
+		s.broken[key] = &broken{fmt.Errorf("%s: %w", path, err), d, path, st}
 		s.logger.Error("partition not opened", "dir", path, "error", err)
 		return
 	}
@@ -147,6 +148,8 @@ type recovery struct {
 	snapshots []int64                   // offsets, growing
 	segments  []*segment
 	point     int64 // recovery point
+	durable   int64 // of a recovery in place: the end of what was synced, -1: not known
+	relaxed   bool  // of a recovery in place: what lies beyond durable is written again instead of cut
 	end       position
 	clean     bool
 	scanned   bool // some bytes after the recovery point were looked at
@@ -406,6 +409,13 @@ func (r *recovery) scanSegment(g *segment, next int64) (end int64, reason, err e
 			sc.At = at
 			break
 		}
+		if r.durable >= 0 && v.LastOffset() >= r.durable && !r.relaxed {
+			// The page cache may show what the disk has not: a failed sync leaves such pages behind. Nobody was told that
+			// these records are durable.
+			reason = fmt.Errorf("offsets from %d on were not synced", v.BaseOffset())
+			sc.At = at
+			break
+		}
 		b.Add(v, at)
 		if !r.epochLost {
 			r.p.epochs.Assign(v.PartitionLeaderEpoch(), v.BaseOffset())
@@ -490,6 +500,11 @@ func (r *recovery) cutAfter(i int, reason error) error {
 // behind what a client has seen.
 func (r *recovery) publish(start int64) error {
 	p := r.p
+	if r.relaxed {
+		if err := r.writeAgain(); err != nil {
+			return err
+		}
+	}
 	if !r.clean {
 		for _, g := range r.segments {
 			if r.scanned && g.endOffset.Load() > r.point || r.cut {
@@ -539,7 +554,7 @@ func (r *recovery) publish(start int64) error {
 	}
 	p.recoveryPoint.Store(point)
 	p.advance(r.end)
-	if len(p.pending) > 0 {
+	if len(p.pending) > 0 && r.durable < 0 {
 		p.store.janitor.sealed(p)
 	}
 	return nil

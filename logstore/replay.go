@@ -91,8 +91,8 @@ func (r *recovery) replaySegment(g *segment, from int64) error {
 			return err
 		}
 	}
-	if slices.Equal(aborted, before) {
-		return nil
+	if slices.Equal(aborted, before) && (r.durable < 0 || len(aborted) == 0) {
+		return nil // in place the file is written again: its last sync may have failed
 	}
 	return r.rewriteAborted(g, aborted)
 }

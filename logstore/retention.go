@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"golang.org/x/sys/unix"
 )
 
 // applyRetention deletes what retention.ms, retention.bytes and the log start offset allow, in every partition, and
@@ -36,9 +38,11 @@ func (p *Partition) applyRetention(nowMs int64, startOnly bool) error {
 	if err == nil && n == len(list.all) {
 		if list.active().sizeBytes.Load() == 0 {
 			n--
-		} else if _, err = p.roll(nowMs); err == nil {
+		} else if _, rollErr := p.roll(nowMs); rollErr == nil {
 			list = p.segments.Load()
 			p.store.committer.enqueue(p) // makes the new file durable
+		} else if n--; n == 0 { // a full disk: the others make the room for the next try
+			err = rollErr
 		}
 	}
 	if err != nil || n == 0 {
@@ -154,6 +158,31 @@ func (p *Partition) removeSnapshot(offset int64) error {
 	return nil
 }
 
+// startAt makes a log start offset durable. On a full disk the segments that lie below it go first, which their names make
+// durable, and then there is room for the rest.
+func (p *Partition) startAt(before int64) error {
+	starts := map[*Partition]int64{p: before}
+	err := p.store.writeCheckpoints(p.logDir, starts)
+	if !errors.Is(err, unix.ENOSPC) {
+		return err
+	}
+	p.mu.Lock()
+	list := p.segments.Load()
+	at := list.find(before)
+	if at <= 0 || p.failure.Load() != nil {
+		p.mu.Unlock()
+		return err
+	}
+	p.logStart.Store(max(p.logStart.Load(), list.all[at].baseOffset))
+	p.mu.Unlock()
+	if retentionErr := p.applyRetention(p.store.nowMs(), true); retentionErr != nil {
+		return errors.Join(err, retentionErr)
+	}
+	p.store.janitor.releaseDue(true)
+	p.store.janitor.bury()
+	return p.store.writeCheckpoints(p.logDir, starts)
+}
+
 // DeleteRecords moves the log start offset to before (-1: the high watermark), durably before it returns (KIP-107), and
 // deletes the segments below it. A lower offset than the log start changes nothing.
 func (p *Partition) DeleteRecords(before int64) (lowWatermark int64, err error) {
@@ -170,7 +199,7 @@ func (p *Partition) DeleteRecords(before int64) (lowWatermark int64, err error) 
 	if start := p.logStart.Load(); before <= start {
 		return start, nil
 	}
-	if err := p.store.writeCheckpoints(p.logDir, map[*Partition]int64{p: before}); err != nil {
+	if err := p.startAt(before); err != nil {
 		return 0, p.wrap(fmt.Errorf("%w: %w", ErrStorage, err))
 	}
 	p.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
+	"kaas/logstore/validate"
 )
 
 // jitter spreads rolls of partitions that were made together (segment.jitter.ms).
@@ -17,7 +18,7 @@ func jitter(maxMs int64) int64 {
 }
 
 // segmentFor returns the active segment, after a roll where Kafka rolls (LogSegment.shouldRoll). Caller: mu.
-func (p *Partition) segmentFor(bytes int, info *appendInfo, c *Config, nowMs int64) (*segment, error) {
+func (p *Partition) segmentFor(bytes int, info *validate.Info, c *Config, nowMs int64) (*segment, error) {
 	g := p.segments.Load().active()
 	writable, err := g.memIndex()
 	if err != nil {
@@ -36,10 +37,10 @@ func (p *Partition) segmentFor(bytes int, info *appendInfo, c *Config, nowMs int
 		full = int64(writable.Offsets.Len()) >= entries/index.OffsetEntryBytes || int64(writable.Times.Len()) >= entries/index.TimeEntryBytes
 	}
 	if !full {
-		full = p.end.offset.Load()+info.records-1-g.baseOffset > 1<<31-1
+		full = p.end.offset.Load()+info.Records-1-g.baseOffset > 1<<31-1
 	}
 	if !full {
-		waited, err := g.waitedMs(info.maxTimestamp, nowMs)
+		waited, err := g.waitedMs(info.MaxTimestamp, nowMs)
 		if err != nil {
 			return nil, err
 		}

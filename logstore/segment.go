@@ -45,7 +45,7 @@ type segment struct {
 	log    atomic.Pointer[[]byte]         // the newest mmap of the .log, nil until first use; set under mu
 	mem    atomic.Pointer[index.Writable] // writable index; nil: see files
 	files  atomic.Pointer[index.Files]    // sealed index; nil until first use
-	recent atomic.Pointer[recentRing]     // nil until the first append
+	recent atomic.Pointer[index.Recent]   // nil until the first append
 	// aborted is the transaction index; nil until first use. The slice is immutable, a longer one replaces it.
 	aborted atomic.Pointer[[]AbortedTxn]
 
@@ -462,3 +462,22 @@ func (s *Store) takeMap() bool {
 }
 
 func (s *Store) returnMaps(n int) { s.maps.Add(-int64(n)) }
+
+// addRecent notes a batch at position at. Caller: Partition.mu.
+func (g *segment) addRecent(baseOffset, at int64) {
+	r := g.recent.Load()
+	if r == nil {
+		r = new(index.Recent) // an idle partition has none
+		g.recent.Store(r)
+	}
+	r.Add(relative(baseOffset, g.baseOffset), at)
+}
+
+// recentBatch finds the batch that holds offset, if it is among the newest.
+func (g *segment) recentBatch(offset int64) (at, size int64, ok bool) {
+	r := g.recent.Load()
+	if r == nil || offset < g.baseOffset {
+		return 0, 0, false
+	}
+	return r.Find(uint64(offset-g.baseOffset), &g.sizeBytes)
+}

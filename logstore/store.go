@@ -27,6 +27,7 @@ type Counters struct {
 	RecoveredBytes    atomic.Int64 // bytes scanned by recoveries
 	CutBytes          atomic.Int64 // bytes cut off torn tails
 	CleanerRounds     atomic.Int64 // logs compacted
+	Reopened          atomic.Int64 // partitions that came back after their disk failed
 }
 
 // Store is a set of partitions in one or more log directories.
@@ -39,6 +40,7 @@ type Store struct {
 	committer *committer
 	janitor   *janitor
 	compactor *compactor
+	healer    *healer
 	graveyard graveyard
 	counters  Counters
 	maps      atomic.Int64 // mmaps in use
@@ -49,7 +51,7 @@ type Store struct {
 
 	mu       sync.Mutex
 	creating map[checkpoint.Key]chan struct{} // Ensure and Delete of one partition at a time; owner: mu
-	broken   map[checkpoint.Key]error         // directories that could not be recovered; owner: mu
+	broken   map[checkpoint.Key]*broken       // directories that could not be recovered; owner: mu
 	closed   bool                             // owner: mu
 }
 
@@ -103,11 +105,12 @@ func newStore(o Options) (*Store, error) {
 		return nil, errors.New("logstore: log.dirs is empty")
 	}
 	setDefaults(&o)
-	s := &Store{options: o, fs: o.FS, logger: o.Logger, seed: maphash.MakeSeed(), creating: map[checkpoint.Key]chan struct{}{}, broken: map[checkpoint.Key]error{}}
+	s := &Store{options: o, fs: o.FS, logger: o.Logger, seed: maphash.MakeSeed(), creating: map[checkpoint.Key]chan struct{}{}, broken: map[checkpoint.Key]*broken{}}
 	s.graveyard.wake = make(chan struct{}, 1)
 	s.committer = newCommitter(o.FlushWorkers, s.nowMs)
 	s.janitor = newJanitor(s)
 	s.compactor = newCompactor(s)
+	s.healer = newHealer(s)
 	return s, nil
 }
 
@@ -121,6 +124,7 @@ func setDefaults(o *Options) {
 	orElse(&o.RetentionCheckIntervalMs, 300_000)
 	orElse(&o.CheckpointIntervalMs, 60_000)
 	orElse(&o.InitialDelayMs, 30_000)
+	orElse(&o.ReopenIntervalMs, limits.ReopenIntervalMs)
 	if o.FS == nil {
 		o.FS = vfs.OS
 		if o.InMemory {
@@ -347,11 +351,8 @@ func (s *Store) Ensure(topic string, topicID [16]byte, partition int32, c Config
 		return nil, err
 	}
 	defer done()
-	s.mu.Lock()
-	broken := s.broken[key]
-	s.mu.Unlock()
-	if broken != nil {
-		return nil, fmt.Errorf("%s-%d: %w: %w", topic, partition, ErrStorage, broken)
+	if err := s.mend(key); err != nil {
+		return nil, fmt.Errorf("%s-%d: %w: %w", topic, partition, ErrStorage, err)
 	}
 	if p := s.Get(topic, partition); p != nil {
 		switch p.topicID {

@@ -83,7 +83,9 @@ func (h *harness) kill() {
 	h.t.Helper()
 	s := h.s
 	s.compactor.cancel()
+	s.healer.stop()
 	s.compactor.wait()
+	s.healer.wait()
 	close(s.janitor.stop)
 	<-s.janitor.done
 	s.committer.close()

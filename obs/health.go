@@ -16,6 +16,20 @@ type Health struct {
 	// Bounded: names are constants of the program and log directories.
 	// +checklocks:mu
 	parts map[string]string
+	// probes maps a part to what is asked, at each State, why it is not ready; "" when it is.
+	// +checklocks:mu
+	probes map[string]func() string
+}
+
+// Probe has State ask why the part cannot serve, instead of being told. ask may be called from any goroutine and must not
+// wait for a disk.
+func (h *Health) Probe(part string, ask func() string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.probes == nil {
+		h.probes = make(map[string]func() string)
+	}
+	h.probes[part] = ask
 }
 
 // NotReady says why a part cannot serve. Calling it again replaces the reason.
@@ -37,10 +51,19 @@ func (h *Health) set(part, reason string) {
 // `part: reason` for each that is not, sorted.
 func (h *Health) State() (ready bool, reasons string) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	found, probes := maps.Clone(h.parts), maps.Clone(h.probes)
+	h.mu.Unlock()
+	if found == nil {
+		found = make(map[string]string)
+	}
+	for part, ask := range probes {
+		if reason := ask(); reason != "" {
+			found[part] = reason
+		}
+	}
 	var lines []string
-	for _, part := range slices.Sorted(maps.Keys(h.parts)) {
-		if reason := h.parts[part]; reason != "" {
+	for _, part := range slices.Sorted(maps.Keys(found)) {
+		if reason := found[part]; reason != "" {
 			lines = append(lines, part+": "+reason)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -159,7 +160,7 @@ func (s *server) startHTTP(context.Context) (err error) {
 }
 
 func (s *server) startStore(ctx context.Context) (err error) {
-	s.listener = &storeListener{health: s.health}
+	s.listener = &storeListener{}
 	s.store, err = logstore.Open(ctx, logstore.Options{
 		Dirs: s.config.LogDirs, Logger: s.logger, InMemory: s.config.Dev, Listener: s.listener,
 		NumRecoveryThreadsPerDataDir: int(s.config.NumRecoveryThreadsPerDataDir),
@@ -177,6 +178,7 @@ func (s *server) startStore(ctx context.Context) (err error) {
 		return err
 	}
 	s.onStop("the log store", s.store.Close)
+	s.health.Probe("storage", func() string { return storageFaults(s.store) })
 	s.onStop("the log store's listener", func(context.Context) error { s.listener.target.Store(nil); return nil })
 	s.registry.Gauge("kaas_partitions", func() float64 { return float64(len(s.store.All())) })
 	s.images.Store(meta.NewImage(s.store.ClusterID(), s.config.NodeID, s.config.NodeID, []meta.BrokerInfo{s.self()}, nil))
@@ -422,7 +424,20 @@ func (s *server) logReady(started time.Time) {
 // none are dropped, because nobody waits yet or any more.
 type storeListener struct {
 	target atomic.Pointer[logstore.Listener]
-	health *obs.Health
+}
+
+// storageFaults says which partitions a disk keeps from being written, "" for none. It ends by itself when the disk is
+// back.
+func storageFaults(store *logstore.Store) string {
+	const named = 3
+	faults := store.Offline()
+	for _, p := range store.Stalled() {
+		faults = append(faults, fmt.Sprintf("%s-%d: the disk of %s does not answer", p.Topic(), p.ID(), p.Dir()))
+	}
+	if more := len(faults) - named; more > 0 {
+		faults = append(faults[:named:named], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(faults, "; ")
 }
 
 // Advanced implements logstore.Listener.
@@ -434,7 +449,6 @@ func (l *storeListener) Advanced(p *logstore.Partition) {
 
 // Failed implements logstore.Listener.
 func (l *storeListener) Failed(p *logstore.Partition, err error) {
-	l.health.NotReady("storage", fmt.Sprintf("%s-%d: %v", p.Topic(), p.ID(), err))
 	if target := l.target.Load(); target != nil {
 		(*target).Failed(p, err)
 	}

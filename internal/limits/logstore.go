@@ -8,6 +8,10 @@ const (
 	FlushWorkers = 64
 	// CommitStalledMs is how long one commit may take before appends to its partition fail fast with a retriable error.
 	CommitStalledMs = 30_000
+	// ReopenIntervalMs is how often a partition that a failing disk took down is tried again, at first; the pause doubles
+	// up to ReopenMaxMs.
+	ReopenIntervalMs = 1_000
+	ReopenMaxMs      = 30_000
 	// FileMaps bounds the mmaps of the log store: vm.max_map_count is 65,530 for the whole process, and the Go heap,
 	// thread stacks and libraries need a few thousand. Above it segments are read by descriptor only and indexes are
 	// read into memory.

@@ -111,6 +111,16 @@ func (op dirOp) apply(entries map[string]*memNode) {
 	}
 }
 
+// LosePages is what a failed sync of a file may do: what was written since the last good one stays readable, but no later sync
+// makes it durable.
+func (m *Mem) LosePages(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := m.find(name); n != nil {
+		n.durable.fileOps = nil
+	}
+}
+
 // Clone is what a crash at this moment leaves. choose(n) returns a number below n and decides over everything that was not
 // synced, so that a test can enumerate the outcomes or draw them; nil: nothing of it survives. The clone records too, and
 // everything in it is durable. The receiver goes on unharmed.

@@ -265,9 +265,9 @@ type Builder struct {
 	Index          *Writable
 }
 
-// Add takes a batch that stands at position.
+// Add takes a batch that stands at position. One without records carries no timestamp: a lookup would find nothing there.
 func (b *Builder) Add(v batch.View, position int64) {
-	if ts := v.MaxTimestamp(); ts > b.MaxTimestampMs {
+	if ts := v.MaxTimestamp(); ts > b.MaxTimestampMs && v.RecordCount() > 0 {
 		b.MaxTimestampMs, b.MaxTimestampAt = ts, v.LastOffset()
 	}
 	if b.SinceBytes > b.IntervalBytes {

@@ -1,4 +1,4 @@
-package logstore
+package index
 
 import "sync/atomic"
 
@@ -6,7 +6,7 @@ import "sync/atomic"
 // consumers fetch.
 const recentBatches = 32
 
-// recentRing remembers where the newest batches of an active segment begin. One writer (holder of Partition.mu), lock-free
+// Recent remembers where the newest batches of an active segment begin. One writer (holder of Partition.mu), lock-free
 // readers.
 //
 // Proof: slot i % recentBatches holds batch number i, as one atomic word, so an entry is never torn. The writer stores the
@@ -14,45 +14,35 @@ const recentBatches = 32
 // entries of batches i and i+1 and then finds n < i + recentBatches has seen neither of them overwritten. The end of the
 // newest batch is the segment's size. The writer adds all batches of an append before it stores the size, so between equal
 // loads of n the size is that of the newest batch's end or an older one (then it is not above the batch's position).
-type recentRing struct {
+type Recent struct {
 	n       atomic.Uint64
 	entries [recentBatches]atomic.Uint64 // relative base offset << 32 | position
 }
 
-// addRecent notes a batch at position at. Caller: Partition.mu.
-func (g *segment) addRecent(baseOffset, at int64) {
-	r := g.recent.Load()
-	if r == nil {
-		r = new(recentRing) // an idle partition has none
-		g.recent.Store(r)
-	}
+// Add notes a batch at position. One writer at a time.
+func (r *Recent) Add(relativeOffset int32, position int64) {
 	n := r.n.Load()
-	r.entries[n%recentBatches].Store(uint64(uint32(baseOffset-g.baseOffset))<<32 | uint64(uint32(at)))
+	r.entries[n%recentBatches].Store(uint64(uint32(relativeOffset))<<32 | uint64(uint32(position)))
 	r.n.Store(n + 1)
 }
 
-// recentBatch finds the batch that holds offset, if it is among the newest.
-func (g *segment) recentBatch(offset int64) (at, size int64, ok bool) {
-	r := g.recent.Load()
-	if r == nil || offset < g.baseOffset {
-		return 0, 0, false
-	}
+// Find returns the batch that holds an offset, if it is among the newest; size is the segment's.
+func (r *Recent) Find(relativeOffset uint64, size *atomic.Int64) (position, bytes int64, ok bool) {
 	n := r.n.Load()
-	next := g.sizeBytes.Load()
+	next := size.Load()
 	if r.n.Load() != n {
 		return 0, 0, false // appended to meanwhile: the size may belong to a newer batch
 	}
-	relative := uint64(offset - g.baseOffset)
 	for i := n; i > 0 && i+recentBatches > n; i-- {
 		e := r.entries[(i-1)%recentBatches].Load()
-		at = int64(uint32(e))
-		if e>>32 <= relative {
+		position = int64(uint32(e))
+		if e>>32 <= relativeOffset {
 			if r.n.Load() >= i-1+recentBatches {
 				return 0, 0, false
 			}
-			return at, next - at, next > at
+			return position, next - position, next > position
 		}
-		next = at
+		next = position
 	}
 	return 0, 0, false
 }

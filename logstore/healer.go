@@ -1,0 +1,245 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"kaas/internal/limits"
+	"kaas/logstore/checkpoint"
+)
+
+// healer brings partitions back that a failing disk took down: it recovers each from disk, again and again, until that
+// works. A failed sync is never repeated on the same pages: what was not synced is cut (nobody was told that it is durable)
+// or, under a relaxed flush policy, written again.
+type healer struct {
+	store  *Store
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu      sync.Mutex
+	running map[*Partition]bool // has a goroutine; owner: mu
+}
+
+func newHealer(s *Store) *healer {
+	h := &healer{store: s, running: map[*Partition]bool{}}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	return h
+}
+
+// add starts to try p. One goroutine a partition, because a disk that hangs must not keep those of another from coming
+// back; partitions bound them.
+func (h *healer) add(p *Partition) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.running[p] || h.ctx.Err() != nil {
+		return
+	}
+	h.running[p] = true
+	h.work.Go(func() { h.run(p) })
+}
+
+// stop lets no further try begin.
+func (h *healer) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cancel()
+}
+
+// wait returns when all tries have ended; call stop first.
+func (h *healer) wait() { h.work.Wait() }
+
+func (h *healer) run(p *Partition) {
+	defer h.forget(p)
+	pauseMs := h.store.options.ReopenIntervalMs
+	timer := time.NewTimer(time.Duration(pauseMs) * time.Millisecond)
+	defer timer.Stop()
+	for {
+		select {
+		case <-h.ctx.Done():
+			return
+		case <-timer.C:
+		}
+		err := p.recoverInPlace()
+		if err == nil || errors.Is(err, ErrClosed) {
+			return
+		}
+		h.store.logger.Warn("partition still offline", "topic", p.topic, "partition", p.id, "error", err)
+		pauseMs = min(2*pauseMs, max(limits.ReopenMaxMs, h.store.options.ReopenIntervalMs))
+		timer.Reset(time.Duration(pauseMs) * time.Millisecond)
+	}
+}
+
+// forget lets p be added again. When it failed between its recovery and here, add has found it running.
+func (h *healer) forget(p *Partition) {
+	h.mu.Lock()
+	delete(h.running, p)
+	h.mu.Unlock()
+	if f := p.failure.Load(); f != nil && !errors.Is(*f, ErrClosed) {
+		h.add(p)
+	}
+}
+
+// recoverInPlace opens the partition's directory as a start does and puts what it finds into p. Readers that hold slices of
+// the old segments keep them.
+func (p *Partition) recoverInPlace() error {
+	s := p.store
+	s.compactor.leave(p) // p has failed, so no other round begins
+	p.headMu.Lock()
+	defer p.headMu.Unlock()
+	p.writeOutMu.Lock()
+	defer p.writeOutMu.Unlock()
+	if f := p.failure.Load(); f == nil || errors.Is(*f, ErrClosed) {
+		return ErrClosed
+	}
+	key := checkpoint.Key{Topic: p.topic, Partition: p.id}
+	q := s.newPartition(p.logDir, key, p.path)
+	q.config.Store(p.config.Load())
+	st := dirState{
+		recoveryPoints: map[checkpoint.Key][]int64{key: {min(p.recoveryPoint.Load(), p.durable.Load())}},
+		logStarts:      map[checkpoint.Key][]int64{key: {p.logStart.Load()}},
+	}
+	if to := p.cleanedTo.Load(); to >= 0 {
+		st.cleanedTo = map[checkpoint.Key][]int64{key: {to}}
+	}
+	r := recovery{p: q, fs: s.fs, st: &st, key: key, durable: p.durable.Load(), relaxed: p.config.Load().FlushMessages > 1}
+	err := r.run()
+	if err == nil && q.topicID != p.topicID {
+		err = fmt.Errorf("%s belongs to topic id %s now, it was %s", p.path, checkpoint.UUIDString(q.topicID), checkpoint.UUIDString(p.topicID))
+	}
+	if err != nil {
+		for _, g := range r.segments {
+			g.release()
+		}
+		return err
+	}
+	return p.takeOver(q)
+}
+
+// takeOver gives p the state of q, which was recovered from the same directory and is nobody else's.
+func (p *Partition) takeOver(q *Partition) error {
+	found := q.segments.Load()
+	p.mu.Lock()
+	if f := p.failure.Load(); errors.Is(*f, ErrClosed) {
+		p.mu.Unlock()
+		for _, g := range found.all {
+			g.release()
+		}
+		return ErrClosed
+	}
+	old := p.segments.Load()
+	if lost := p.high.offset.Load() - q.end.offset.Load(); lost > 0 {
+		p.store.logger.Error("the disk lost records that were visible", "topic", p.topic, "partition", p.id, "records", lost, "highWatermark", p.high.offset.Load(), "endOffset", q.end.offset.Load())
+	}
+	p.segments.Store(found)
+	p.producers, p.epochs, p.pending, p.dirUnsynced = q.producers, q.epochs, q.pending, q.dirUnsynced
+	p.leaderEpoch.Store(max(p.leaderEpoch.Load(), q.leaderEpoch.Load()))
+	p.logStart.Store(q.logStart.Load())
+	p.end.store(q.end.load())
+	p.high.store(q.high.load())
+	p.stable.store(q.stable.load())
+	p.durable.Store(q.durable.Load())
+	p.recoveryPoint.Store(q.recoveryPoint.Load())
+	p.cleanedTo.Store(q.cleanedTo.Load())
+	p.totalBytes.Store(q.totalBytes.Load())
+	p.unflushed, p.flushDueMs, p.markers = 0, 0, nil
+	p.generation++
+	p.failure.Store(nil)
+	pending := len(p.pending) > 0
+	p.mu.Unlock()
+	for _, g := range old.all {
+		g.release()
+	}
+	if pending {
+		p.store.janitor.sealed(p)
+	}
+	p.store.counters.Reopened.Add(1)
+	p.store.logger.Info("partition is back", "topic", p.topic, "partition", p.id, "startOffset", p.LogStartOffset(), "endOffset", p.LogEndOffset())
+	if l := p.store.options.Listener; l != nil {
+		if r, ok := l.(RecoveryListener); ok {
+			r.Recovered(p)
+		}
+		l.Advanced(p)
+	}
+	return nil
+}
+
+// writeAgain makes the pages of what was not synced dirty once more, by writing the same bytes: the sync that follows is
+// then about them.
+func (r *recovery) writeAgain() error {
+	b := make([]byte, limits.RecoveryChunkBytes)
+	for _, g := range r.segments {
+		size := g.sizeBytes.Load()
+		if g.endOffset.Load() <= r.durable || size == 0 {
+			continue
+		}
+		at := int64(0)
+		if g.baseOffset < r.durable {
+			var err error
+			if at, err = g.positionBefore(r.durable); err != nil {
+				return err
+			}
+		}
+		f, err := g.open()
+		if err != nil {
+			return err
+		}
+		for at < size {
+			n := min(int64(len(b)), size-at)
+			if _, err := f.ReadAt(b[:n], at); err != nil {
+				return err
+			}
+			if _, err := f.WriteAt(b[:n], at); err != nil {
+				return err
+			}
+			at += n
+		}
+	}
+	return nil
+}
+
+// broken is a directory that could not be recovered at the start.
+type broken struct {
+	err  error
+	dir  *logDir
+	path string
+	st   *dirState
+}
+
+// mend tries once more to recover a directory that was broken at the start; nil: it is not broken, or not any more. Caller:
+// exclusive.
+func (s *Store) mend(key checkpoint.Key) error {
+	s.mu.Lock()
+	b := s.broken[key]
+	s.mu.Unlock()
+	if b == nil {
+		return nil
+	}
+	s.openPartition(b.dir, key, b.path, b.st)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b = s.broken[key]; b != nil {
+		return b.err
+	}
+	return nil
+}
+
+// Offline are the partitions that a failing disk took down, and those whose directory could not be recovered, as
+// "topic-partition: why".
+func (s *Store) Offline() []string {
+	var out []string
+	for _, p := range s.All() {
+		if f := p.failure.Load(); f != nil && !errors.Is(*f, ErrClosed) {
+			out = append(out, (*f).Error())
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, b := range s.broken {
+		out = append(out, fmt.Sprintf("%s-%d: %v", key.Topic, key.Partition, b.err))
+	}
+	return out
+}
