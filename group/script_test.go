@@ -92,13 +92,15 @@ type script struct {
 	seen   int64 // records that were printed
 	image  *meta.Image
 	out    strings.Builder
+	// verified are the verifications that were taken, by producer id.
+	verified map[string]*Verification
 }
 
 // The scripts' time of day begins at 1,000,000 ms, so that records are readable.
 const scriptWallMs = 1_000_000
 
 func newScript(t *testing.T) *script {
-	s := &script{t: t, config: DefaultConfig(), log: coordtest.NewLog()}
+	s := &script{t: t, config: DefaultConfig(), log: coordtest.NewLog(), verified: map[string]*Verification{}}
 	s.config.Image = func() *meta.Image { return s.image }
 	s.config.NewMemberSuffix = func() string { s.ids++; return strconv.Itoa(s.ids) }
 	s.load()
@@ -194,6 +196,7 @@ func (s *script) command(w words) {
 		"records": s.records, "topic-deleted": s.topicDeleted, "topic-replaced": s.topicReplaced, "groups": s.groups,
 	}
 	maps.Copy(commands, s.consumerCommands())
+	maps.Copy(commands, s.transactionCommands())
 	run, ok := commands[w.name]
 	if !ok {
 		s.t.Fatalf("no such command: %s", w.name)
@@ -375,19 +378,7 @@ func (s *script) commit(w words) {
 	req.MemberID, req.InstanceID, req.Generation = w.get("member", ""), w.pointer("instance"), int32(w.num("generation", -1))
 	req.RetentionTimeMillis = w.num("retention", -1)
 	for _, arg := range w.args[1:] {
-		where, what, _ := strings.Cut(arg, "=")
-		topic, partition := splitPartition(where)
-		what, metadata, _ := strings.Cut(what, ":")
-		offset, epoch, hasEpoch := strings.Cut(what, "@")
-		p := kmsg.NewOffsetCommitRequestTopicPartition()
-		p.Partition, p.Metadata, p.LeaderEpoch = partition, &metadata, -1
-		p.Offset, _ = strconv.ParseInt(offset, 10, 64)
-		if hasEpoch {
-			epoch, _ := strconv.ParseInt(epoch, 10, 32)
-			p.LeaderEpoch = int32(epoch)
-		}
-		name, id := topicAndID(topic)
-		req.Topics = append(req.Topics, kmsg.OffsetCommitRequestTopic{Topic: name, TopicID: id, Partitions: []kmsg.OffsetCommitRequestTopicPartition{p}})
+		req.Topics = append(req.Topics, committedTopic(arg))
 	}
 	n := s.request()
 	s.turn(func(m *Machine, t *coord.Turn) {
@@ -401,6 +392,23 @@ func (s *script) commit(w words) {
 			s.printf("#%d commit:%s", n, text)
 		})
 	})
+}
+
+// committedTopic: topic/partition=offset@epoch:metadata.
+func committedTopic(arg string) kmsg.OffsetCommitRequestTopic {
+	where, what, _ := strings.Cut(arg, "=")
+	topic, partition := splitPartition(where)
+	what, metadata, _ := strings.Cut(what, ":")
+	offset, epoch, hasEpoch := strings.Cut(what, "@")
+	p := kmsg.NewOffsetCommitRequestTopicPartition()
+	p.Partition, p.Metadata, p.LeaderEpoch = partition, &metadata, -1
+	p.Offset, _ = strconv.ParseInt(offset, 10, 64)
+	if hasEpoch {
+		epoch, _ := strconv.ParseInt(epoch, 10, 32)
+		p.LeaderEpoch = int32(epoch)
+	}
+	name, id := topicAndID(topic)
+	return kmsg.OffsetCommitRequestTopic{Topic: name, TopicID: id, Partitions: []kmsg.OffsetCommitRequestTopicPartition{p}}
 }
 
 // topicAndID: "t#2" is the topic t with id 2; without it the id is that of the name's first byte.
@@ -575,6 +583,9 @@ func (s *script) records(words) {
 }
 
 func recordText(key, value []byte) string {
+	if len(key) == 4 && key[0] == 0 && key[1] == 0 { // a control record
+		return [...]string{"abort marker", "commit marker"}[key[3]]
+	}
 	r := kbin.Reader{Src: key}
 	if r.Int16() == keyOffsetCommit {
 		var k kmsg.OffsetCommitKey

@@ -47,12 +47,12 @@ func NewLog() *Log { return &Log{MaxBytes: 1 << 20} }
 func (l *Log) MaxBatchBytes() int { return l.MaxBytes }
 
 // CheckProducer implements coord.Log by the newest batch of the producer.
-func (l *Log) CheckProducer(producerID int64, producerEpoch int16, _, _ bool, _ int32) error {
+func (l *Log) CheckProducer(producerID int64, producerEpoch int16, _, raised bool, _ int32) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := len(l.batches) - 1; i >= 0; i-- {
 		if v := l.batches[i]; v.HasProducerID() && v.ProducerID() == producerID {
-			if v.ProducerEpoch() > producerEpoch {
+			if v.ProducerEpoch() > producerEpoch || raised && v.ProducerEpoch() == producerEpoch && !v.IsControl() {
 				return errors.New("coordtest: fenced")
 			}
 			return nil
