@@ -247,7 +247,7 @@ func (m *Machine) restoreConsumer(t *coord.Turn, g *group) {
 	for _, mem := range c.ordered() {
 		c.own(mem.id, nil, []ownedPartitions{mem.assigned, mem.revoking})
 		m.touchConsumer(t, mem)
-		if mem.state == memberUnrevoked {
+		if len(mem.revoking) > 0 {
 			t.Schedule(&mem.revocation, t.NowMs+int64(max(mem.said.RebalanceTimeoutMs, 0)))
 		}
 	}

@@ -3,6 +3,7 @@ package group
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -192,7 +193,7 @@ func checkConsumer(g *group) error {
 		if mem.epoch > c.assignmentEpoch || c.assignmentEpoch > c.epoch {
 			return fmt.Errorf("group %s: member epoch %d, plan %d, group %d", g.id, mem.epoch, c.assignmentEpoch, c.epoch)
 		}
-		if (mem.state == memberUnrevoked) != (len(mem.revoking) > 0) {
+		if (mem.state == memberUnrevoked) != (len(mem.revoking) > 0) && mem.epoch > 0 {
 			return fmt.Errorf("group %s: %s in state %d gives up %v", g.id, id, mem.state, mem.revoking)
 		}
 		for topic, partitions := range mem.holds() {
@@ -210,7 +211,7 @@ func checkConsumer(g *group) error {
 	if static != len(c.static) {
 		return fmt.Errorf("group %s: %d static members, %d names", g.id, static, len(c.static))
 	}
-	if fmt.Sprint(owners) != fmt.Sprint(c.owners) {
+	if !reflect.DeepEqual(owners, c.owners) {
 		return fmt.Errorf("group %s: owners are %v, noted %v", g.id, owners, c.owners)
 	}
 	for id := range c.targets {

@@ -273,6 +273,9 @@ func durable(m *Machine) map[string]string {
 		if g.recorded {
 			text += " recorded"
 		}
+		if g.consumer != nil {
+			text += consumerText(g.consumer)
+		}
 		if text != "" {
 			all[id] = text
 		}
