@@ -1,6 +1,7 @@
 package group
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -152,6 +153,9 @@ func decodeConsumer(key *consumerlog.Key, value []byte) (func(*Machine, *group),
 		return func(_ *Machine, g *group) { g.consumer.partitionMetadata = true }, nil
 	case consumerlog.KindMember:
 		v, err := consumerlog.ReadMember(value)
+		if err == nil && v.Classic != nil && len(v.Classic.Protocols) == 0 {
+			err = errors.New("a classic member without a protocol")
+		}
 		return func(m *Machine, g *group) { m.consumerMember(g, id).replaySaid(g.consumer, v) }, err
 	case consumerlog.KindTarget:
 		v, err := consumerlog.ReadTarget(value)

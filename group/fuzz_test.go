@@ -3,10 +3,14 @@ package group
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"testing"
 
+	"kaas/codec/batch"
 	"kaas/coord"
 	"kaas/coord/coordtest"
+	"kaas/group/consumerlog"
+	"kaas/meta"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -37,6 +41,9 @@ func FuzzReplay(f *testing.F) {
 	f.Add([]byte{0, 3, 0, 1, 'g'}, []byte{0, 0}, false)
 	f.Add([]byte{}, []byte{}, false)
 	f.Fuzz(func(t *testing.T, key, value []byte, transactional bool) {
+		if len(key) > 1 && consumerlog.Kind(key[1]).Known() {
+			return // FuzzConsumerReplay
+		}
 		config := DefaultConfig()
 		m := NewMachine(&config)
 		_ = m.Replay(&coord.Record{Key: key, Value: value, Offset: 1, InTransaction: transactional, ProducerID: 1})
@@ -69,6 +76,7 @@ func FuzzRequests(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 9, 0, 50, 0, 1, 0, 0, 0, 3, 0, 0, 1, 10, 0, 0, 0})
 	f.Add([]byte{0, 1, 0, 3, 0, 2, 0, 3, 9, 0, 99, 0, 0, 1, 1, 3, 1, 0, 1, 1, 2, 0, 1, 1, 5, 0, 0, 0, 10, 0, 0, 0, 0, 1, 1, 3})
 	f.Add(bytes.Repeat([]byte{0, 0, 0, 0, 0, 1, 0, 2, 4, 0, 0, 0, 9, 0, 200, 0}, 8))
+	f.Add([]byte{0, 0, 0, 0, 3, 0, 1, 16, 12, 0, 2, 47, 12, 0, 2, 63, 5, 0, 1, 16, 0, 0, 1, 0, 12, 0, 2, 64, 3, 0, 1, 32, 12, 0, 2, 16, 5, 0, 1, 48})
 	f.Fuzz(func(t *testing.T, course []byte) {
 		if len(course) > 4*500 {
 			return
@@ -101,6 +109,9 @@ func newFuzzCourse(t *testing.T) *fuzzCourse {
 	c := &fuzzCourse{t: t, log: coordtest.NewLog(), config: DefaultConfig()}
 	c.config.InitialRebalanceDelayMs, c.config.MaxSize = 100, 3
 	c.config.OffsetsRetentionMs, c.config.RetentionCheckIntervalMs = 20_000, 5_000
+	c.config.ConsumerAssignmentIntervalMs, c.config.ConsumerMaxSize = 50, 3
+	image := testImage(map[string]string{"t": "3", "u": "1", "v": "2"})
+	c.config.Image = func() *meta.Image { return image }
 	c.config.NewMemberSuffix = func() string { c.ids++; return fmt.Sprint(c.ids) }
 	c.load()
 	return c
@@ -139,7 +150,7 @@ func (c *fuzzCourse) step(what, who, member, flags byte) {
 		}
 	}
 	generation := int32(flags >> 4)
-	switch what % 12 {
+	switch what % 16 {
 	case 0, 1, 2:
 		c.join(group, memberID, instance, flags)
 	case 3, 4:
@@ -175,11 +186,112 @@ func (c *fuzzCourse) step(what, who, member, flags byte) {
 			c.turn(func(*Machine, *coord.Turn) { c.answer() })
 		}
 		c.nowMs = end
+	case 12, 13, 14:
+		c.beat(group, memberID, instance, generation-2, flags)
+	case 15:
+		c.turn(func(m *Machine, t *coord.Turn) {
+			m.DescribeConsumerGroup(t, group, func(*kmsg.ConsumerGroupDescribeResponseGroup) { c.answer() })
+		})
 	case 11:
 		c.log = c.log.Crash(0)
 		c.steps.End(coord.ErrNotCoordinator)
 		c.load()
 	}
+}
+
+func (c *fuzzCourse) beat(group, memberID string, instance *string, epoch int32, flags byte) {
+	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	req.Version, req.Group, req.MemberID, req.InstanceID, req.MemberEpoch = int16(flags>>2&1), group, memberID, instance, epoch
+	if epoch == epochJoin || flags&1 == 0 {
+		req.RebalanceTimeoutMillis = 5_000
+		req.SubscribedTopicNames = []string{"t", "u"}[:flags>>1&1+1]
+		req.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+	}
+	if flags&8 != 0 {
+		req.SubscribedTopicRegex = kmsg.StringPtr("u|v")
+	}
+	if epoch > epochJoin {
+		req.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{{TopicID: [16]byte{'t'}, Partitions: []int32{0, 1, 2}[:flags&3]}}
+	}
+	c.turn(func(m *Machine, t *coord.Turn) {
+		m.ConsumerHeartbeat(t, Client{ID: "c"}, req, func(string) bool { return true }, func(*kmsg.ConsumerGroupHeartbeatResponse) { c.answer() })
+	})
+}
+
+// FuzzConsumerReplay loads any records of a consumer group, sound or not, and then
+// lets members of both protocols in.
+func FuzzConsumerReplay(f *testing.F) {
+	for _, file := range []string{"testdata/kafka-4.4-members.log", "testdata/kafka-4.4-upgrade.log"} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for len(data) > 0 {
+			view, rest, err := batch.Next(data)
+			if err != nil {
+				f.Fatal(err)
+			}
+			records, err := view.Records(1 << 20)
+			if err != nil {
+				f.Fatal(err)
+			}
+			var keys, values [][]byte
+			for records.Next() && len(keys) < 3 {
+				keys, values = append(keys, bytes.Clone(records.Record().Key)), append(values, bytes.Clone(records.Record().Value))
+			}
+			records.Close()
+			if len(keys) == 3 {
+				f.Add(keys[0], values[0], keys[1], values[1], keys[2], values[2])
+			}
+			data = rest
+		}
+	}
+	f.Fuzz(func(t *testing.T, k1, v1, k2, v2, k3, v3 []byte) {
+		c := newFuzzCourse(t)
+		config := c.config
+		m := NewMachine(&config)
+		for i, r := range []coord.Record{{Key: k1, Value: v1}, {Key: k2, Value: v2}, {Key: k3, Value: v3}} {
+			r.Offset = int64(i)
+			_ = m.Replay(&r)
+		}
+		steps, err := coord.NewSteps(m, c.log, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.steps = steps
+		for _, id := range m.sortedIDs() {
+			g := m.groups[id]
+			if g == nil || g.consumer == nil {
+				continue
+			}
+			for _, mem := range g.consumer.ordered() {
+				c.useMember(id, mem.id, mem.epoch)
+			}
+			c.useMember(id, "new", 0)
+			c.nowMs += 1 << 33
+			c.turn(func(*Machine, *coord.Turn) { c.answer() })
+		}
+		c.steps.End(coord.ErrNotCoordinator)
+		if c.asked != c.answered {
+			t.Fatalf("%d requests, %d answers", c.asked, c.answered)
+		}
+	})
+}
+
+// useMember asks what a member of either protocol asks.
+func (c *fuzzCourse) useMember(group, id string, epoch int32) {
+	c.beat(group, id, nil, epoch, 3)
+	c.join(group, id, nil, 4|2)
+	sync := kmsg.NewPtrSyncGroupRequest()
+	sync.Group, sync.MemberID, sync.Generation = group, id, epoch
+	c.turn(func(m *Machine, t *coord.Turn) { m.SyncGroup(t, sync, func(*kmsg.SyncGroupResponse) { c.answer() }) })
+	heartbeat := kmsg.NewPtrHeartbeatRequest()
+	heartbeat.Group, heartbeat.MemberID, heartbeat.Generation = group, id, epoch
+	c.turn(func(m *Machine, t *coord.Turn) { m.Heartbeat(t, heartbeat); c.answer() })
+	c.turn(func(m *Machine, t *coord.Turn) {
+		m.DescribeConsumerGroup(t, group, func(*kmsg.ConsumerGroupDescribeResponseGroup) { c.answer() })
+	})
+	c.beat(group, id, nil, epochLeave, 3)
 }
 
 func (c *fuzzCourse) join(group, memberID string, instance *string, flags byte) {
@@ -189,12 +301,20 @@ func (c *fuzzCourse) join(group, memberID string, instance *string, flags byte) 
 	req.SessionTimeoutMillis, req.RebalanceTimeoutMillis, req.ProtocolType = 10_000, 5_000, "consumer"
 	for i, name := range []string{"x", "y", "x"} {
 		if flags>>3&(1<<i) == 0 {
-			req.Protocols = append(req.Protocols, kmsg.JoinGroupRequestProtocol{Name: name, Metadata: []byte{flags & 1}})
+			req.Protocols = append(req.Protocols, kmsg.JoinGroupRequestProtocol{Name: name, Metadata: fuzzMetadata(flags)})
 		}
 	}
 	c.turn(func(m *Machine, t *coord.Turn) {
 		m.JoinGroup(t, Client{ID: "c"}, req, func(*kmsg.JoinGroupResponse) { c.answer() })
 	})
+}
+
+// fuzzMetadata is a subscription, or something that is none.
+func fuzzMetadata(flags byte) []byte {
+	if flags&2 == 0 {
+		return scriptMetadata("topics(t)")
+	}
+	return []byte{flags & 1}
 }
 
 // checkMachine holds what must be true of the volatile half between two turns.
