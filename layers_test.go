@@ -49,6 +49,7 @@ var layers = []layer{
 	{dir: "auth/scram", why: "the server's half of SCRAM-SHA-512"},
 	{dir: "auth", may: []string{"auth/scram", "meta"}, why: "users, their credentials and ACLs; who may do what"},
 	{dir: "auth/sasl", may: []string{"auth", "auth/scram"}, why: "the state of one connection's authentication"},
+	{dir: "quota", why: "who has taken how much; it knows no connection"},
 	{dir: "coord", may: []string{"codec/batch", "meta"}, why: "the single-owner shard runtime; its log is a port"},
 	{dir: "coord/coordtest", may: []string{"coord", "codec/batch"}, why: "a log in memory for the tests of coord and of its machines"},
 	{dir: "txn", may: []string{"coord"}, modules: []string{"github.com/twmb/franz-go/pkg/kbin", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "state machines without I/O"},
@@ -61,16 +62,16 @@ var layers = []layer{
 	{dir: "broker/firstuse", may: []string{"meta", "meta/config"}, why: "topics that are made when a client names them; it knows no request"},
 
 	// Siblings: none imports another.
-	{dir: "broker", may: []string{"auth/sasl", "broker/coordinators", "broker/firstuse", "coord", "auth", "meta", "meta/config", "logstore", "codec", "codec/batch", "netio", "internal/bufpool", "internal/delay"},
+	{dir: "broker", may: []string{"auth/sasl", "quota", "broker/coordinators", "broker/firstuse", "coord", "auth", "meta", "meta/config", "logstore", "codec", "codec/batch", "netio", "internal/bufpool", "internal/delay"},
 		modules: []string{"github.com/google/uuid", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the data plane"},
-	{dir: "admin", may: []string{"auth/scram", "auth", "meta", "meta/config", "codec", "logstore"},
+	{dir: "admin", may: []string{"auth/scram", "quota", "auth", "meta", "meta/config", "codec", "logstore"},
 		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the control plane"},
 	{dir: "kube", may: []string{"meta", "meta/config", "internal/vfs"},
 		modules: []string{"github.com/fsnotify/fsnotify", "github.com/google/uuid", "go.yaml.in/yaml", "sigs.k8s.io/yaml"}, why: "resources and reconcilers"},
 
 	// The top.
 	{dir: "internal/docs", may: []string{"meta/config", "codec"}, why: "writes the generated documents; only the root's tests use it"},
-	{dir: "cmd/kaas", may: []string{"admin", "auth", "auth/sasl", "auth/scram", "bench", "broker", "codec", "kube", "logstore", "meta", "meta/config", "netio", "internal/bufpool", "policy"},
+	{dir: "cmd/kaas", may: []string{"admin", "auth", "auth/sasl", "auth/scram", "quota", "bench", "broker", "codec", "kube", "logstore", "meta", "meta/config", "netio", "internal/bufpool", "policy"},
 		modules: []string{"github.com/spf13/cobra"}, why: "wiring: it may see every room and decides nothing about Kafka"},
 
 	// Beside the tower: they drive a broker from outside.

@@ -15,6 +15,7 @@ import (
 	"kaas/logstore"
 	"kaas/meta"
 	"kaas/meta/config"
+	"kaas/quota"
 )
 
 // Logs is what admin needs of the log store (*logstore.Store).
@@ -32,6 +33,8 @@ type Options struct {
 	Logger    *slog.Logger
 	// Authorizer nil allows everything.
 	Authorizer auth.Authorizer
+	// Quotas nil: clients do not authenticate, so nobody has quotas.
+	Quotas *quota.Manager
 	// Users are those in force. nil: nobody.
 	Users *auth.Directory
 	// DropTopic removes a topic from the broker's registry in dev mode, where it
@@ -77,7 +80,7 @@ func (a *Admin) APIs() []codec.API {
 		a.createTopicsAPI(), a.deleteTopicsAPI(), a.deleteRecordsAPI(), a.describeACLsAPI(), a.createACLsAPI(), a.deleteACLsAPI(), a.describeConfigsAPI(),
 		a.alterConfigsAPI(), a.alterReplicaLogDirsAPI(), a.describeLogDirsAPI(), a.createPartitionsAPI(), a.electLeadersAPI(),
 		a.incrementalAlterConfigsAPI(), a.alterPartitionReassignmentsAPI(), a.listPartitionReassignmentsAPI(),
-		a.describeUserScramCredentialsAPI(), a.alterUserScramCredentialsAPI(),
+		a.describeClientQuotasAPI(), a.alterClientQuotasAPI(), a.describeUserScramCredentialsAPI(), a.alterUserScramCredentialsAPI(),
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"kaas/logstore"
 	"kaas/meta"
 	"kaas/meta/config"
+	"kaas/quota"
 )
 
 // harness is the room on a real file store and reconciler. The broker's part, to
@@ -60,6 +61,7 @@ type harnessOptions struct {
 	wrap       func(meta.ResourceStore) meta.ResourceStore
 	dev        bool
 	notServing bool // nobody fills the image
+	quotas     bool
 	level      *slog.LevelVar
 	policies   Policies
 }
@@ -139,6 +141,14 @@ func newHarness(t *testing.T, o harnessOptions) *harness {
 		}
 		t.Cleanup(users.Close)
 		options.Users = users
+		if o.quotas {
+			options.Quotas = quota.NewManager(func(user string) map[string]float64 {
+				if account := users.Account(user); account != nil {
+					return account.Quotas
+				}
+				return nil
+			})
+		}
 	}
 	if o.wrap != nil {
 		options.Resources = o.wrap(h.store)

@@ -59,6 +59,9 @@ type DirectoryOptions struct {
 	Logger *slog.Logger
 	// IndexResources keeps what allow.everyone.if.no.acl.found asks for.
 	IndexResources bool
+	// Changed, when given, is called after each publication, on the directory's
+	// goroutine.
+	Changed func()
 }
 
 type observation struct {
@@ -239,6 +242,9 @@ func (d *Directory) publish() {
 		next.named = newRules(all)
 	}
 	d.current.Store(next)
+	if d.options.Changed != nil {
+		d.options.Changed() // before who waits for this state goes on
+	}
 	d.mu.Lock()
 	d.observed = observed
 	close(d.published)

@@ -81,6 +81,7 @@ func (b *Broker) authenticated(state *connection) {
 	if principal := state.sasl.Principal(); state.Principal != principal {
 		state.Principal = principal
 		state.conn.LimitRequest(0)
+		b.enterQuotas(state)
 	}
 }
 

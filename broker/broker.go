@@ -16,6 +16,7 @@ import (
 	"kaas/logstore"
 	"kaas/meta"
 	"kaas/meta/config"
+	"kaas/quota"
 )
 
 // Pool runs the handlers of class pool. Submit never blocks; false: the pool and
@@ -45,6 +46,10 @@ type Options struct {
 	// Sasl authenticates clients of listeners with SASL. Without it such a listener
 	// must not be served.
 	Sasl *sasl.Mechanisms
+	// Quotas nil: nobody is throttled.
+	Quotas *quota.Manager
+	// Throttled, when given, is told about every throttled reply, on any goroutine.
+	Throttled func(kind quota.Kind, throttle time.Duration)
 	// Pool nil: every request of class pool is refused as if it were full.
 	Pool Pool
 	// Metrics nil counts nothing.
@@ -69,6 +74,8 @@ type Broker struct {
 	Config       *config.Broker
 	Authorizer   auth.Authorizer
 	Sasl         *sasl.Mechanisms
+	Quotas       *quota.Manager
+	Throttled    func(quota.Kind, time.Duration)
 	TopicCreator meta.TopicCreator
 	Resources    meta.ResourceStore
 	Pool         Pool
@@ -116,7 +123,7 @@ func New(o Options) (*Broker, error) {
 		return nil, errors.New("broker: Store, Images, Config and Logger must be given")
 	}
 	b := &Broker{
-		Store: o.Store, Images: o.Images, Config: o.Config, Authorizer: o.Authorizer, Sasl: o.Sasl, TopicCreator: o.TopicCreator,
+		Store: o.Store, Images: o.Images, Config: o.Config, Authorizer: o.Authorizer, Sasl: o.Sasl, Quotas: o.Quotas, Throttled: o.Throttled, TopicCreator: o.TopicCreator,
 		Resources: o.Resources, Pool: o.Pool, Metrics: o.Metrics, Logger: o.Logger, Clock: o.Clock,
 	}
 	b.authenticates = make(map[string]bool)

@@ -14,6 +14,7 @@ import (
 	"kaas/internal/limits"
 	"kaas/netio"
 	"kaas/obs"
+	"kaas/quota"
 )
 
 // errNotServed is wrapped by the errors of keys and versions that are not
@@ -29,6 +30,10 @@ type connection struct {
 	fetches parkedFetches
 	// sasl is nil on a listener without authentication.
 	sasl *sasl.Session
+	// quota is nil without quotas. Set before the first request that counts, read
+	// by whoever answers.
+	quota     *quota.Client
+	throttled func(quota.Kind, time.Duration)
 	// transactionalID of its last transactional produce.
 	transactionalID string
 }
@@ -64,6 +69,9 @@ func (b *Broker) OnOpen(c *netio.Conn) {
 	if b.Sasl != nil && b.authenticates[c.Listener()] {
 		state.sasl = sasl.NewSession(b.Sasl)
 		c.LimitRequest(b.Config.SaslServerMaxReceiveSize)
+	}
+	if state.throttled = b.Throttled; !state.sasl.Pending() {
+		b.enterQuotas(state)
 	}
 }
 
@@ -128,14 +136,27 @@ func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
 	case total > limits.RequestMemoryPauseBytes:
 		c.Mute(limits.RequestMemoryPauseMs * time.Millisecond)
 	}
+	if state.measured() {
+		request.Throttler, request.StartedAt = state, receivedAt
+	}
 	if api.Class != codec.Pool {
 		api.Handle(request)
+		if api.Class == codec.TwoPhase && state.measured() {
+			state.charge(quota.Request, float64(time.Since(receivedAt)))
+		}
 		return nil
 	}
-	if b.Pool == nil || !b.Pool.Submit(codec.Guarded(request, b.Logger, api.Handle)) {
+	if b.Pool == nil || !b.Pool.Submit(codec.Guarded(request, b.Logger, handlePooled)) {
 		b.refuse(request, "worker pool")
 	}
 	return nil
+}
+
+func handlePooled(request *codec.Request) {
+	if request.Throttler != nil {
+		request.StartedAt = time.Now()
+	}
+	request.API.Handle(request)
 }
 
 // offLoopWhenLarge runs a handler of requests that only read on the worker pool

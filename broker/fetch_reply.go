@@ -11,6 +11,7 @@ import (
 	"kaas/logstore"
 	"kaas/meta"
 	"kaas/netio"
+	"kaas/quota"
 )
 
 // The answer to a Fetch is encoded by hand: pooled buffers for what lies between
@@ -140,7 +141,7 @@ func (o *fetchOperation) respond() {
 func (o *fetchOperation) encode(sessionID int32, topCode int16) {
 	topics, size := o.measure()
 	r := o.newReply(size)
-	r.int32(0) // throttle time
+	r.int32(connectionOf(o.request).chargeBytes(quota.Consume, size+o.readable))
 	if o.version >= fetchWithSessions {
 		r.int16(topCode)
 		r.int32(sessionID)

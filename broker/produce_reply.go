@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"kaas/quota"
 )
 
 // The answer to a Produce is encoded by hand into one pooled buffer.
@@ -56,7 +58,13 @@ func (o *produceOperation) replyNothing() {
 			return
 		}
 	}
+	o.throttle()
 	o.request.Sink.Drop()
+}
+
+// throttle charges the whole request, as Kafka does.
+func (o *produceOperation) throttle() (throttleMs int32) {
+	return connectionOf(o.request).chargeBytes(quota.Produce, len(o.request.Frame().B))
 }
 
 func (o *produceOperation) topicOf(p *producePartition) string {
@@ -91,8 +99,8 @@ func (o *produceOperation) encode(redirected bool) {
 	if o.topics > 0 && flexible {
 		b = append(b, 0)
 	}
-	if o.version >= produceWithThrottle {
-		b = append(b, 0, 0, 0, 0)
+	if throttleMs := o.throttle(); o.version >= produceWithThrottle {
+		b = binary.BigEndian.AppendUint32(b, uint32(throttleMs))
 	}
 	switch {
 	case redirected && o.version >= produceWithLeader:

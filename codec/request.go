@@ -33,6 +33,13 @@ type Observer interface {
 	RequestEnded(request *Request, replyBytes int)
 }
 
+// Throttler says for how long the client of a request is throttled.
+type Throttler interface {
+	// ThrottleMs is asked once, by Respond, right before the reply is encoded; the
+	// reply tells the client. It runs on whichever goroutine answers.
+	ThrottleMs(*Request) int32
+}
+
 // Request is one request on its way through the broker.
 //
 // Ownership: a handler owns the *Request that it is given, with Header, Body and
@@ -46,6 +53,11 @@ type Request struct {
 	Body       []byte
 	ReceivedAt time.Time
 	Sink       Sink
+	// StartedAt is when the handler was called: ReceivedAt, but for a request that
+	// waited for the worker pool. Set by dispatch when Throttler is.
+	StartedAt time.Time
+	// Throttler nil: nothing is throttled.
+	Throttler Throttler
 
 	// ReservedBytes is what dispatch reserved for this request. Owned by it.
 	ReservedBytes int64
@@ -157,6 +169,9 @@ func (r *Request) Respond(response kmsg.Response) {
 // Only ApiVersions needs it: it answers a version that it does not know in v0.
 func (r *Request) RespondVersion(response kmsg.Response, version int16) {
 	response.SetVersion(version)
+	if r.Throttler != nil {
+		r.throttle(response)
+	}
 	hint := int(replySizeHint[r.Key].Load())
 	buf := bufpool.Get(max(hint, 128))
 	// When the encoding outgrows the pooled memory, B becomes a heap slice; the pool
@@ -170,6 +185,21 @@ func (r *Request) RespondVersion(response kmsg.Response, version int16) {
 	r.Sink.Bytes(buf)
 	r.Sink.Done()
 	r.Finish()
+}
+
+// throttle puts the throttle time into a response that can tell it.
+func (r *Request) throttle(response kmsg.Response) {
+	ms := r.Throttler.ThrottleMs(r)
+	set, ok := response.(kmsg.SetThrottleResponse)
+	if !ok || ms == 0 {
+		return
+	}
+	if told, ok := response.(kmsg.ThrottleResponse); ok {
+		if already, _ := told.Throttle(); already >= ms {
+			return
+		}
+	}
+	set.SetThrottle(ms)
 }
 
 // Finish ends the request after the handler itself has called Done, Drop or

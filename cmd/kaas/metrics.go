@@ -6,6 +6,7 @@ import (
 
 	"kaas/codec"
 	"kaas/obs"
+	"kaas/quota"
 )
 
 // requestMetrics implements broker.Metrics. It is called on event loops:
@@ -62,6 +63,19 @@ func (m *requestMetrics) RequestEnded(api *codec.API, _ int16, requestBytes, _ i
 	a.requests.Inc()
 	a.requestBytes.Add(requestBytes)
 	a.seconds.Update(took.Seconds())
+}
+
+// newThrottleMetrics counts throttled replies and for how long.
+func newThrottleMetrics(registry *obs.Registry) func(quota.Kind, time.Duration) {
+	var replies, ms [3]*obs.Counter
+	for kind, name := range []string{quota.Produce: "produce", quota.Consume: "fetch", quota.Request: "request"} {
+		replies[kind] = registry.Counter(fmt.Sprintf("kaas_throttled_total{quota=%q}", name))
+		ms[kind] = registry.Counter(fmt.Sprintf("kaas_throttled_milliseconds_total{quota=%q}", name))
+	}
+	return func(kind quota.Kind, throttle time.Duration) {
+		replies[kind].Inc()
+		ms[kind].Add(int(throttle.Milliseconds()))
+	}
 }
 
 // RequestRefused implements broker.Metrics.

@@ -27,6 +27,7 @@ import (
 	"kaas/netio"
 	"kaas/obs"
 	"kaas/policy"
+	"kaas/quota"
 )
 
 // server is a running broker. Everything in it is set by start, on one
@@ -47,6 +48,7 @@ type server struct {
 	wrapResources func(meta.ResourceStore) meta.ResourceStore
 	reconciler    *kube.Reconciler
 	users         *auth.Directory
+	quotas        *quota.Manager // nil: nobody authenticates
 	policies      admin.Policies
 	admin         *admin.Admin
 	broker        *broker.Broker
@@ -259,8 +261,13 @@ func (s *server) startBrokerConfig(ctx context.Context, resources meta.ResourceS
 // startUsers makes the directory that logins, ACLs and quotas are looked up in.
 func (s *server) startUsers(ctx context.Context) (err error) {
 	s.users = auth.EmptyDirectory()
+	options := auth.DirectoryOptions{Store: s.resources, Logger: s.logger, IndexResources: s.config.AllowEveryoneIfNoACLFound}
+	if s.config.Authenticates() || s.config.EnforcesACLs() {
+		s.quotas = quota.NewManager(s.quotasOf)
+		options.Changed = s.quotas.Refresh
+	}
 	if !s.config.Dev {
-		s.users, err = auth.StartDirectory(ctx, auth.DirectoryOptions{Store: s.resources, Logger: s.logger, IndexResources: s.config.AllowEveryoneIfNoACLFound})
+		s.users, err = auth.StartDirectory(ctx, options)
 		if err != nil {
 			return fmt.Errorf("users: %w", err)
 		}
@@ -270,6 +277,15 @@ func (s *server) startUsers(ctx context.Context) (err error) {
 		reconciler := kube.StartUsers(kube.UserOptions{Store: s.resources, Logger: s.logger, Derive: auth.NewScramKeys, Fits: auth.ScramKeysFit,
 			Check: func(user *meta.KafkaUser) error { _, err := auth.ParseUser(user); return err }})
 		s.onStop("the reconciler of users", func(context.Context) error { reconciler.Close(); return nil })
+	}
+	return nil
+}
+
+// quotasOf is what a user's resource says. It is first asked by a connection, when
+// the directory is there.
+func (s *server) quotasOf(user string) map[string]float64 {
+	if account := s.users.Account(user); account != nil {
+		return account.Quotas
 	}
 	return nil
 }
@@ -317,13 +333,13 @@ func (s *server) existingTopicID(topic string) (meta.UUID, bool) {
 func (s *server) startBroker(ctx context.Context) (err error) {
 	authorizer := s.authorizer()
 	s.admin = admin.New(admin.Options{
-		Authorizer: authorizer, Users: s.users,
+		Authorizer: authorizer, Users: s.users, Quotas: s.quotas,
 		Resources: s.resources, Images: s.images, Config: s.config, Logs: s.store, Logger: s.logger, LogLevel: s.level, DropTopic: s.dropTopic(), Policies: s.policies,
 	})
 	s.registry.Gauge("kaas_admin_requests", func() float64 { return float64(s.admin.Pool().Waiting()) })
 	metrics := newRequestMetrics(s.registry)
 	options := broker.Options{Store: s.store, Images: s.images, Config: s.config, Logger: s.logger, Metrics: metrics, Pool: s.admin.Pool(),
-		Authorizer: authorizer, Sasl: s.saslMechanisms()}
+		Authorizer: authorizer, Sasl: s.saslMechanisms(), Quotas: s.quotas, Throttled: newThrottleMetrics(s.registry)}
 	if !s.config.Dev {
 		options.Resources, options.TopicCreator = s.resources, s.admin.TopicCreator()
 	}
