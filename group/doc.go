@@ -1,9 +1,11 @@
 // Package group is Kafka's group coordinator as a state machine on coord: the
-// classic rebalance protocol and committed offsets. It matches Kafka's
-// GroupMetadataManager, ClassicGroup and OffsetMetadataManager.
+// classic rebalance protocol, the consumer protocol (KIP-848) and committed offsets.
+// It matches Kafka's GroupMetadataManager, ClassicGroup, ConsumerGroup and
+// OffsetMetadataManager.
 //
-// What it is not: it opens no socket and no file, asks no authorizer and looks
-// up no topic. Handlers (package broker) decode, authorise, resolve topics and
+// What it is not: it opens no socket and no file and asks no authorizer. Of topics it
+// knows what the image that it is given says, for the plans of consumer groups only.
+// Handlers (package broker) decode, authorise, resolve topics and
 // route to the shard; coord brings the time and carries records to the log.
 //
 // # Durable and volatile
