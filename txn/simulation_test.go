@@ -19,7 +19,7 @@ import (
 
 var (
 	simulationSeed  = flag.Uint64("seed", 0, "seed of the first simulation; 0: fixed ones")
-	simulationCount = flag.Int("simulations", 40, "simulations to run")
+	simulationCount = flag.Int("simulations", 60, "simulations to run")
 )
 
 // TestSimulation runs whole transactions, of producers of both versions, against one
@@ -268,6 +268,9 @@ func (p *partition) add(e entry) {
 }
 
 func (p *partition) commit(w *world) {
+	if p.committed == len(p.entries) {
+		return
+	}
 	p.committed = len(p.entries)
 	for len(p.waiters) > 0 {
 		done := p.waiters[0].done
