@@ -3,11 +3,13 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"kaas/auth"
 	"kaas/auth/sasl"
 	"kaas/codec"
 	"kaas/internal/bufpool"
@@ -29,11 +31,8 @@ type connection struct {
 	// fetches are those that are parked; they end with the connection.
 	fetches parkedFetches
 	// sasl is nil on a listener without authentication.
-	sasl *sasl.Session
-	// quota is nil without quotas. Set before the first request that counts, read
-	// by whoever answers.
-	quota     *quota.Client
-	throttled func(quota.Kind, time.Duration)
+	sasl  *sasl.Session
+	quota quota.Connection // of its user, from the login on
 	// transactionalID of its last transactional produce.
 	transactionalID string
 }
@@ -70,7 +69,7 @@ func (b *Broker) OnOpen(c *netio.Conn) {
 		state.sasl = sasl.NewSession(b.Sasl)
 		c.LimitRequest(b.Config.SaslServerMaxReceiveSize)
 	}
-	if state.throttled = b.Throttled; !state.sasl.Pending() {
+	if !state.sasl.Pending() {
 		b.enterQuotas(state)
 	}
 }
@@ -136,13 +135,13 @@ func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
 	case total > limits.RequestMemoryPauseBytes:
 		c.Mute(limits.RequestMemoryPauseMs * time.Millisecond)
 	}
-	if state.measured() {
-		request.Throttler, request.StartedAt = state, receivedAt
+	if state.quota.Measured() {
+		request.Throttler, request.StartedAt = &state.quota, receivedAt
 	}
 	if api.Class != codec.Pool {
 		api.Handle(request)
-		if api.Class == codec.TwoPhase && state.measured() {
-			state.charge(quota.Request, float64(time.Since(receivedAt)))
+		if api.Class == codec.TwoPhase && state.quota.Measured() {
+			state.quota.Charge(quota.Request, float64(time.Since(receivedAt)))
 		}
 		return nil
 	}
@@ -157,6 +156,13 @@ func handlePooled(request *codec.Request) {
 		request.StartedAt = time.Now()
 	}
 	request.API.Handle(request)
+}
+
+// enterQuotas gives a connection the quotas of its user (KIP-13, KIP-124). A reply
+// leaves at once and tells the throttle time; the connection is muted for as long
+// (KIP-219), so what waits is with the client and in the socket, not here.
+func (b *Broker) enterQuotas(c *connection) {
+	c.quota.Enter(b.Quotas, strings.TrimPrefix(c.Principal, auth.UserPrefix), c.conn, b.Throttled)
 }
 
 // offLoopWhenLarge runs a handler of requests that only read on the worker pool

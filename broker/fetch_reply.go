@@ -141,7 +141,7 @@ func (o *fetchOperation) respond() {
 func (o *fetchOperation) encode(sessionID int32, topCode int16) {
 	topics, size := o.measure()
 	r := o.newReply(size)
-	r.int32(connectionOf(o.request).chargeBytes(quota.Consume, size+o.readable))
+	r.int32(connectionOf(o.request).quota.ChargeBytes(quota.Consume, size+o.readable))
 	if o.version >= fetchWithSessions {
 		r.int16(topCode)
 		r.int32(sessionID)

@@ -64,7 +64,7 @@ func (o *produceOperation) replyNothing() {
 
 // throttle charges the whole request, as Kafka does.
 func (o *produceOperation) throttle() (throttleMs int32) {
-	return connectionOf(o.request).chargeBytes(quota.Produce, len(o.request.Frame().B))
+	return connectionOf(o.request).quota.ChargeBytes(quota.Produce, len(o.request.Frame().B))
 }
 
 func (o *produceOperation) topicOf(p *producePartition) string {

@@ -37,7 +37,9 @@ type Observer interface {
 type Throttler interface {
 	// ThrottleMs is asked once, by Respond, right before the reply is encoded; the
 	// reply tells the client. It runs on whichever goroutine answers.
-	ThrottleMs(*Request) int32
+	// taken is for how long the handler has had a thread; 0 for a two-phase request,
+	// whose time dispatch charges when the handler has returned.
+	ThrottleMs(taken time.Duration) int32
 }
 
 // Request is one request on its way through the broker.
@@ -189,7 +191,11 @@ func (r *Request) RespondVersion(response kmsg.Response, version int16) {
 
 // throttle puts the throttle time into a response that can tell it.
 func (r *Request) throttle(response kmsg.Response) {
-	ms := r.Throttler.ThrottleMs(r)
+	taken := time.Duration(0)
+	if r.API.Class != TwoPhase {
+		taken = time.Since(r.StartedAt)
+	}
+	ms := r.Throttler.ThrottleMs(taken)
 	set, ok := response.(kmsg.SetThrottleResponse)
 	if !ok || ms == 0 {
 		return
