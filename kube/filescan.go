@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -425,20 +426,16 @@ func (s *FileStore) apply(key resourceKey, path string, parsed meta.Object) {
 		s.inherit(next, current)
 		changed := next.Meta().Generation != current.Meta().Generation
 		if !changed && sameMeta(next.Meta(), current.Meta()) {
-			s.noteBroken(current, path, file)
+			s.noteFile(current, file)
 			if file.broken == nil {
 				s.restoreStatus(key, parsed, s.current(key))
 			}
 			return
 		}
 	}
-	next = s.publish(event, next)
-	switch {
-	case event != meta.Added:
-	case file.broken == nil:
-		s.restoreStatus(key, parsed, next)
-	default:
-		s.noteBroken(next, path, file)
+	s.noteFile(s.publish(event, next), file)
+	if event == meta.Added && file.broken == nil {
+		s.restoreStatus(key, parsed, s.current(key))
 	}
 }
 
@@ -534,37 +531,48 @@ func (s *FileStore) restoreStatus(key resourceKey, parsed, current meta.Object) 
 	}
 }
 
-// ConditionFileValid is False while a resource's file can't be read and its last
-// good content is in force.
-const ConditionFileValid = "FileValid"
+// Conditions that the store itself sets, present and False only while there is
+// something to say.
+const (
+	// ConditionFileValid: the resource's file can't be read and its last good content
+	// is in force.
+	ConditionFileValid = "FileValid"
+	// ConditionFieldsKnown: spec has a field that kaas does not know, most likely by
+	// mistake; the rest of it is in force.
+	ConditionFieldsKnown = "FieldsKnown"
+)
 
-// noteBroken keeps the FileValid condition of a resource: present and False only
-// while its file is broken.
+// noteFile keeps the store's own conditions of a resource.
 // +checklocks:s.writeMu
-func (s *FileStore) noteBroken(current meta.Object, path string, file *resourceFile) {
+func (s *FileStore) noteFile(current meta.Object, file *resourceFile) {
 	if current.ResourceKind() == meta.KindSecret {
 		return // it has no status
 	}
-	conditions := conditionsOf(current)
-	at := slices.IndexFunc(*conditions, func(c meta.Condition) bool { return c.Type == ConditionFileValid })
-	if file.broken == nil && at < 0 {
+	wanted := map[string]meta.Condition{}
+	if file.broken != nil {
+		wanted[ConditionFileValid] = meta.Condition{Reason: "CannotParse", Message: file.broken.Error()}
+	} else if at := file.index(keyOf(current)); at >= 0 && file.documents[at].note != "" {
+		wanted[ConditionFieldsKnown] = meta.Condition{Reason: "UnknownField", Message: file.documents[at].note + "; it has no effect"}
+	}
+	same := true
+	for _, kind := range []string{ConditionFileValid, ConditionFieldsKnown} {
+		have := meta.FindCondition(*conditionsOf(current), kind)
+		want, present := wanted[kind]
+		same = same && (have != nil) == present && (have == nil || have.Message == want.Message)
+	}
+	if same {
 		return
 	}
 	next := current.Clone()
-	conditions = conditionsOf(next)
-	switch {
-	case file.broken == nil:
-		*conditions = slices.Delete(*conditions, at, at+1)
-	case at >= 0 && (*conditions)[at].Message == file.broken.Error():
-		return
-	default:
-		if at >= 0 {
-			*conditions = slices.Delete(*conditions, at, at+1)
-		}
-		*conditions = append(*conditions, meta.Condition{
-			Type: ConditionFileValid, Status: "False", Reason: "CannotParse", Message: file.broken.Error(),
-			ObservedGeneration: next.Meta().Generation, LastTransitionTime: s.options.Clock().UTC().Truncate(time.Second),
-		})
+	conditions := conditionsOf(next)
+	*conditions = slices.DeleteFunc(*conditions, func(c meta.Condition) bool {
+		return c.Type == ConditionFileValid || c.Type == ConditionFieldsKnown
+	})
+	for _, kind := range slices.Sorted(maps.Keys(wanted)) {
+		condition := wanted[kind]
+		condition.Type, condition.Status = kind, "False"
+		condition.ObservedGeneration, condition.LastTransitionTime = next.Meta().Generation, s.options.Clock().UTC().Truncate(time.Second)
+		*conditions = append(*conditions, condition)
 	}
 	s.publish(meta.Modified, next)
 }
