@@ -22,7 +22,8 @@ func TestBadValuesNameKeyValueAndWhatIsAllowed(t *testing.T) {
 	for text, want := range map[string][]string{
 		"num.partitions=0":                  {"num.partitions", `"0"`, "1 or more"},
 		"num.partitions=x":                  {"num.partitions", `"x"`, "1 or more"},
-		"num.partitions=2147483648":         {"num.partitions", "1 or more"},
+		"num.partitions=2147483648":         {"num.partitions", "1 or more, and at most 2147483647"},
+		"log.roll.ms=9223372036854775808":   {"log.roll.ms", "at most 9223372036854775807"},
 		"auto.create.topics.enable=yes":     {"auto.create.topics.enable", `"yes"`, "true or false"},
 		"compression.type=zip":              {"compression.type", `"zip"`, "only producer"},
 		"log.segment.bytes=14":              {"log.segment.bytes", `"14"`, "1048576 or more"},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -139,8 +140,17 @@ func (k *Key) bad(value string) error {
 	if k.Sensitive() {
 		value = "[hidden]"
 	}
-	return &ValueError{Key: k.Name, Value: value, Allowed: k.Allowed(), Why: k.Why}
+	allowed := k.Allowed()
+	if bits := integerBits[k.Type]; bits != 0 {
+		// The words of a row give its smallest value; the largest is its type's.
+		if n, err := strconv.ParseInt(strings.TrimSpace(value), 10, bits); errors.Is(err, strconv.ErrRange) && n > 0 {
+			allowed += fmt.Sprintf(", and at most %d", n)
+		}
+	}
+	return &ValueError{Key: k.Name, Value: value, Allowed: allowed, Why: k.Why}
 }
+
+var integerBits = map[Type]int{Short: 16, Int: 32, Long: 64}
 
 // parse returns bool, string, int64, float64 or []string. Values are trimmed
 // as Kafka's ConfigDef.parseType trims them.
@@ -174,8 +184,7 @@ func (k *Key) parseType(value string) (any, bool) {
 		}
 		return nil, false
 	case Short, Int, Long:
-		bits := map[Type]int{Short: 16, Int: 32, Long: 64}[k.Type]
-		n, err := strconv.ParseInt(value, 10, bits)
+		n, err := strconv.ParseInt(value, 10, integerBits[k.Type])
 		return n, err == nil
 	case Double:
 		f, err := strconv.ParseFloat(value, 64)
