@@ -88,5 +88,9 @@ fuzz-short:
 	    echo "$$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
 	  done; done
 
+# Long searches, for a night: random operations against a model, and every crash point with thousands of outcomes.
+nightly:
+	$(GO) test -count=1 -timeout 3h -v -run 'TestMetamorphic|TestCompactionAgainstModel|TestCrashExplorer' ./logstore -metamorphic.for=10m -explore.limit=5000
+
 clean:
 	rm -rf kaas bin

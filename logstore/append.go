@@ -34,6 +34,9 @@ func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error
 			return AppendResult{}, p.wrap(err)
 		}
 	}
+	if err := p.warm(); err != nil {
+		return AppendResult{}, p.wrap(fmt.Errorf("%w: %w", ErrStorage, err))
+	}
 	p.mu.Lock()
 	result, err := p.appendLocked(records, &info, o, config, nowMs)
 	if err != nil || result.Duplicate {
@@ -62,6 +65,25 @@ func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error
 		l.Advanced(p)
 	}
 	return result, nil
+}
+
+// warm opens the active segment and loads its index, where that was not done yet (the first append after a start), without
+// the partition's lock: reads of a cold disk keep no other request waiting.
+func (p *Partition) warm() error {
+	all := p.segments.Load().all
+	if len(all) == 0 {
+		return nil // closed: the append finds out why
+	}
+	g := all[len(all)-1]
+	if g.file.Load() != nil && g.mem.Load() != nil || g.sealed.Load() || !g.acquire() {
+		return nil
+	}
+	defer g.release()
+	if _, err := g.open(); err != nil {
+		return err
+	}
+	_, err := g.memIndex()
+	return err
 }
 
 // appendLocked decides by the partition's state, writes, and only then changes the state.

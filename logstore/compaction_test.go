@@ -235,7 +235,7 @@ func TestCompactionAgainstModel(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rounds := 0
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end) && !t.Failed(); rounds++ {
+	for end := time.Now().Add(*metamorphicFor / 3); time.Now().Before(end) && !t.Failed(); rounds++ {
 		runCompactionModel(t, rand.New(rand.NewPCG(seed, uint64(rounds))), rounds)
 	}
 	t.Logf("%d rounds", rounds)

@@ -1,0 +1,361 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"kaas/codec/batch"
+	"kaas/internal/vfs"
+)
+
+var exploreLimit = flag.Int("explore.limit", 4, "outcomes that the crash explorer looks at for each crash point; beyond it half are enumerated, half drawn")
+
+// explorer stops before every file system operation and looks at what a power failure there may leave: all legal outcomes,
+// in order, up to a bound.
+type explorer struct {
+	t     *testing.T
+	m     *vfs.Mem
+	fs    *vfs.Faulty
+	rng   *rand.Rand
+	check func(clone *vfs.Mem) error
+	fault func(vfs.Op) error // asked after the crash point; nil: no faults
+
+	armed atomic.Bool
+	mu    sync.Mutex // one crash point at a time; guards what follows
+	// points are crash points, whole those of them whose outcomes were all looked at, states the outcomes.
+	points, whole, states int
+}
+
+func newExplorer(t *testing.T, seed uint64) *explorer {
+	t.Helper()
+	x := &explorer{t: t, m: vfs.NewRecording(), rng: rand.New(rand.NewPCG(seed, 7))}
+	x.fs = &vfs.Faulty{FS: x.m, Before: x.before}
+	makeDataDir(t, x.m)
+	return x
+}
+
+type choice struct{ of, picked int }
+
+func (x *explorer) before(op vfs.Op) error {
+	if x.armed.Load() {
+		x.crash(op)
+	}
+	if x.fault != nil {
+		return x.fault(op)
+	}
+	return nil
+}
+
+// crash walks the tree of choices depth first; the first outcome is that nothing survives.
+func (x *explorer) crash(op vfs.Op) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.points++
+	var path []choice
+	for n := range *exploreLimit {
+		at := 0
+		drawn := n >= max(*exploreLimit/2, 1) && *exploreLimit > 1
+		clone, err := x.m.Clone(func(of int) int {
+			if drawn {
+				return x.rng.IntN(of)
+			}
+			if at == len(path) {
+				path = append(path, choice{of: of})
+			}
+			at++
+			return path[at-1].picked
+		})
+		if err != nil {
+			x.t.Error(err)
+			return
+		}
+		x.states++
+		if err := x.check(clone); err != nil {
+			x.t.Errorf("crash before %+v, outcome %v (drawn: %v): %v", op, path, drawn, err)
+		}
+		if err := clone.Close(); err != nil {
+			x.t.Error(err)
+		}
+		if drawn {
+			continue
+		}
+		for len(path) > 0 && path[len(path)-1].picked+1 == path[len(path)-1].of {
+			path = path[:len(path)-1]
+		}
+		if len(path) == 0 {
+			x.whole++
+			return
+		}
+		path[len(path)-1].picked++
+	}
+}
+
+// TestCrashExplorer: for each durable operation of docs/format/operations.md, every crash point with its outcomes, recovered
+// and compared with a model.
+func TestCrashExplorer(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d, at most %d outcomes a crash point (-explore.limit)", seed, *exploreLimit)
+	for _, s := range []struct {
+		name string
+		run  func(t *testing.T, x *explorer)
+	}{
+		{"append and commit", exploreAppend}, {"roll and checkpoint", exploreRoll}, {"DeleteRecords and retention", exploreDeletion},
+		{"clean stop and start", exploreStop}, {"recovery", exploreRecovery}, {"recovery in place", exploreInPlace},
+		{"compaction", exploreCompaction}, {"create and delete", exploreTopics}, {"producer ids", exploreProducerIDs},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			x := newExplorer(t, seed)
+			s.run(t, x)
+			t.Logf("%d states at %d crash points, %d of them with every outcome", x.states, x.points, x.whole)
+		})
+	}
+}
+
+// numbers is a log of records "0", "1", … of one idempotent producer, and what its producer knows.
+type numbers struct {
+	t     *testing.T
+	x     *explorer
+	h     *harness
+	p     *Partition
+	model crashModel
+}
+
+func newNumbers(t *testing.T, x *explorer) *numbers {
+	t.Helper()
+	n := &numbers{t: t, x: x}
+	x.check = func(clone *vfs.Mem) error {
+		return verifyClone(clone, n.model.acked.Load(), n.model.start.Load(), &n.model)
+	}
+	n.h = start(t, func(o *Options) { o.Dirs, o.FS, o.ReopenIntervalMs, o.Cleaner = []string{"/data"}, x.fs, 2, byHand })
+	n.open()
+	return n
+}
+
+func (n *numbers) open() {
+	n.p = n.h.partition("t", func(c *Config) { c.SegmentBytes, c.IndexIntervalBytes, c.FileDeleteDelayMs = 400, 100, 0 })
+}
+
+func (n *numbers) produce(count int) {
+	n.t.Helper()
+	for range count {
+		i := n.model.tried.Add(1) - 1
+		if r := put(n.t, n.p, produced(7, 0, int32(i), false, fmt.Sprint(i))); r.BaseOffset != i {
+			n.t.Fatalf("record %d got offset %d", i, r.BaseOffset)
+		}
+		n.model.acked.Store(i + 1)
+	}
+}
+
+func exploreAppend(t *testing.T, x *explorer) {
+	n := newNumbers(t, x)
+	x.armed.Store(true)
+	n.produce(3)
+	for range 3 { // one commit for several
+		i := n.model.tried.Add(1) - 1
+		if _, err := n.p.Append(produced(7, 0, int32(i), false, fmt.Sprint(i)), AppendOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, n.p, 6)
+	x.armed.Store(false)
+	n.model.acked.Store(6)
+}
+
+func exploreRoll(t *testing.T, x *explorer) {
+	n := newNumbers(t, x)
+	n.produce(4)
+	x.armed.Store(true)
+	n.produce(4)
+	n.h.s.checkpoint()
+	n.produce(5)
+	n.h.s.checkpoint()
+	x.armed.Store(false)
+}
+
+func exploreDeletion(t *testing.T, x *explorer) {
+	n := newNumbers(t, x)
+	n.produce(20)
+	x.armed.Store(true)
+	for _, to := range []int64{2, 9, 15} {
+		if _, err := n.p.DeleteRecords(to); err != nil {
+			t.Fatal(err)
+		}
+		n.model.start.Store(to)
+	}
+	x.armed.Store(false)
+}
+
+func exploreStop(t *testing.T, x *explorer) {
+	n := newNumbers(t, x)
+	n.produce(7)
+	x.armed.Store(true)
+	n.h.restart()
+	n.open()
+	n.produce(1)
+	x.armed.Store(false)
+}
+
+func exploreRecovery(t *testing.T, x *explorer) {
+	n := newNumbers(t, x)
+	n.produce(11)
+	n.h.s.checkpoint()
+	n.produce(6)
+	n.h.kill()
+	x.armed.Store(true)
+	n.h.open()
+	n.open()
+	n.produce(1)
+	x.armed.Store(false)
+}
+
+func exploreInPlace(t *testing.T, x *explorer) {
+	n := newNumbers(t, x)
+	n.produce(6)
+	var failing atomic.Bool
+	tried := make(chan struct{}, 1000)
+	x.mu.Lock()
+	x.fault = func(op vfs.Op) error {
+		if failing.Load() && op.Kind == vfs.OpDatasync {
+			x.m.LosePages(op.Name)
+			tried <- struct{}{}
+			return unix.EIO
+		}
+		return nil
+	}
+	x.mu.Unlock()
+	failing.Store(true)
+	i := n.model.tried.Add(1) - 1
+	if _, err := n.p.Append(produced(7, 0, int32(i), false, fmt.Sprint(i)), AppendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	<-tried
+	if err := awaitErr(n.p, i+1); !errors.Is(err, ErrStorage) {
+		t.Fatalf("%v", err)
+	}
+	x.armed.Store(true)
+	failing.Store(false)
+	for {
+		r, err := n.p.Append(produced(7, 0, int32(i), false, fmt.Sprint(i)), AppendOptions{})
+		if err == nil && awaitErr(n.p, r.LastOffset+1) == nil {
+			break
+		}
+		if err != nil && !errors.Is(err, ErrStorage) {
+			t.Fatal(err)
+		}
+	}
+	n.model.acked.Store(i + 1)
+	n.produce(2)
+	x.armed.Store(false)
+}
+
+func exploreCompaction(t *testing.T, x *explorer) {
+	want, end := map[string]string{}, int64(0)
+	x.check = func(clone *vfs.Mem) error {
+		checkCompactedClone(t, "compaction", clone, end, want)
+		return nil
+	}
+	h := start(t, func(o *Options) { o.Dirs, o.FS, o.Cleaner = []string{"/data"}, x.fs, byHand })
+	p := h.partition("c", compacted)
+	now := h.s.nowMs()
+	for n := range 6 {
+		want[fmt.Sprint("k", n%2)] = fmt.Sprint(n, strings.Repeat("x", 120))
+		put(t, p, keyed(batch.Compression(n%5), now, fmt.Sprint("k", n%2, "=", want[fmt.Sprint("k", n%2)])))
+		r := put(t, p, transactional(int64(n), "k0", "never"))
+		if _, err := p.Append(batch.EndTxnMarker(nil, int64(n), 0, false, 1, now), AppendOptions{Origin: OriginCoordinator}); err != nil {
+			t.Fatal(err)
+		}
+		await(t, p, r.LastOffset+2)
+	}
+	end = p.LogEndOffset()
+	if err := p.writeOut(); err != nil {
+		t.Fatal(err)
+	}
+	x.armed.Store(true)
+	if !cleanNow(t, p) {
+		t.Fatal("nothing to clean")
+	}
+	x.armed.Store(false)
+}
+
+// exploreTopics: a topic is there whole or not at all, and never with another one's records.
+func exploreTopics(t *testing.T, x *explorer) {
+	var acked, created atomic.Int64 // generation that must be there, and the newest that may be
+	x.check = func(clone *vfs.Mem) error {
+		s, err := Open(context.Background(), Options{Dirs: []string{"/data"}, FS: clone, Cleaner: byHand})
+		if err != nil {
+			return err
+		}
+		p := s.Get("t", 0)
+		if p == nil && acked.Load() > 0 {
+			return fmt.Errorf("the topic of generation %d is gone", acked.Load())
+		}
+		if p != nil && p.LogEndOffset() > 0 {
+			got := values(t, p, 0, ReadUncommitted)
+			if want := fmt.Sprint(p.TopicID()[0]); slices.ContainsFunc(got, func(v string) bool { return v != want }) {
+				return fmt.Errorf("topic id %v holds %v", p.TopicID(), got)
+			}
+		}
+		if p != nil && int64(p.TopicID()[0]) > created.Load() {
+			return fmt.Errorf("topic id %v was never made", p.TopicID())
+		}
+		next, err := s.Ensure("t", [16]byte{99}, 0, DefaultConfig())
+		if err != nil || next.LogEndOffset() != 0 && (p == nil || p.TopicID() != [16]byte{}) {
+			return fmt.Errorf("a new topic of the name: %w", err)
+		}
+		return s.Close(context.Background())
+	}
+	h := start(t, func(o *Options) { o.Dirs, o.FS, o.Cleaner = []string{"/data"}, x.fs, byHand })
+	x.armed.Store(true)
+	for generation := byte(1); generation <= 2; generation++ {
+		created.Store(int64(generation))
+		p, err := h.s.Ensure("t", [16]byte{generation}, 0, DefaultConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		acked.Store(int64(generation))
+		put(t, p, records(fmt.Sprint(generation), fmt.Sprint(generation)))
+		acked.Store(0)
+		if err := h.s.Delete("t", 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.armed.Store(false)
+}
+
+func exploreProducerIDs(t *testing.T, x *explorer) {
+	var last atomic.Int64
+	last.Store(-1)
+	x.check = func(clone *vfs.Mem) error {
+		s, err := Open(context.Background(), Options{Dirs: []string{"/data"}, FS: clone, Cleaner: byHand})
+		if err != nil {
+			return err
+		}
+		id, err := s.NextProducerID()
+		if err != nil || id <= last.Load() {
+			return fmt.Errorf("producer id %d after %d: %w", id, last.Load(), err)
+		}
+		return s.Close(context.Background())
+	}
+	h := start(t, func(o *Options) { o.Dirs, o.FS, o.Cleaner = []string{"/data"}, x.fs, byHand })
+	x.armed.Store(true)
+	for range 2500 {
+		id, err := h.s.NextProducerID()
+		if err != nil {
+			t.Fatal(err)
+		}
+		last.Store(id)
+	}
+	x.armed.Store(false)
+}
