@@ -41,6 +41,7 @@ func WorksToday(apis []codec.API) []byte {
 		{"Cluster", []int16{3, 18, 60, 75}},
 		{"Groups and offsets", []int16{8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69}},
 		{"Producers and transactions", []int16{22, 24, 25, 26, 27, 28, 61, 65, 66}},
+		{"Logins and ACLs", []int16{17, 29, 30, 31, 36, 50, 51}},
 		{"Admin", nil},
 	}
 	rest := sortedAPIs(apis)
