@@ -46,6 +46,7 @@ type consumerGroup struct {
 	assignmentMs    int64 // wall clock of the plan; 0: none, or not known
 	members         map[string]*consumerMember
 	static          map[string]string // member id by group.instance.id
+	names           map[string]int    // members that subscribe to each topic by name
 	targets         map[string]assignor.Partitions
 	// owners says whose a partition is: of the member that has it assigned, or that
 	// has not yet given it back. A partition is given to a member only when nobody
@@ -93,7 +94,7 @@ type ownedPartitions map[assignor.TopicID]map[int32]int32
 
 func newConsumerGroup() *consumerGroup {
 	return &consumerGroup{
-		members: map[string]*consumerMember{}, static: map[string]string{}, targets: map[string]assignor.Partitions{},
+		members: map[string]*consumerMember{}, static: map[string]string{}, names: map[string]int{}, targets: map[string]assignor.Partitions{},
 		owners: map[assignor.TopicID]map[int32]string{}, regexes: map[string]*regexTopics{},
 	}
 }
@@ -153,10 +154,8 @@ func (c *consumerGroup) allClassic() bool {
 
 // subscribesTo says whether a member wants the topic, by name or by expression.
 func (c *consumerGroup) subscribesTo(topic string) bool {
-	for _, mem := range c.members {
-		if _, ok := slices.BinarySearch(mem.said.Topics, topic); ok {
-			return true
-		}
+	if c.names[topic] > 0 {
+		return true
 	}
 	for _, r := range c.regexes {
 		if _, ok := slices.BinarySearch(r.topics, topic); ok {
@@ -170,6 +169,15 @@ func (c *consumerGroup) subscribesTo(topic string) bool {
 func (c *consumerGroup) ownedByAnother(topic assignor.TopicID, partition int32, memberID string) bool {
 	owner, ok := c.owners[topic][partition]
 	return ok && owner != memberID
+}
+
+// count adds delta to the members that subscribe to each of the topics.
+func (c *consumerGroup) count(topics []string, delta int) {
+	for _, name := range topics {
+		if c.names[name] += delta; c.names[name] == 0 {
+			delete(c.names, name)
+		}
+	}
 }
 
 // own moves a member's partitions in owners from what it had to what it has.

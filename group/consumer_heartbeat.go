@@ -364,7 +364,7 @@ func (m *Machine) fence(t *coord.Turn, g *group, out ...*consumerMember) *refusa
 		m.cancelConsumer(t, mem)
 	}
 	c.seen.image = nil // the hash is of other subscriptions now
-	m.refreshRegexes(t, g, m.image(), nil)
+	m.refreshRegexes(t, g, m.image(), true, nil)
 	return nil
 }
 

@@ -34,7 +34,7 @@ const firstConsumerEpoch = 2
 // when the topics behind them have since the last look.
 func (m *Machine) raiseEpoch(t *coord.Turn, g *group, image *meta.Image, changed bool, allowed TopicFilter) *refusal {
 	c := g.consumer
-	if m.refreshRegexes(t, g, image, allowed) {
+	if (changed || len(c.regexes) > 0) && m.refreshRegexes(t, g, image, changed, allowed) {
 		changed = true
 	}
 	if !changed && c.seen.image == image {
@@ -160,14 +160,14 @@ func (m *Machine) reconcile(t *coord.Turn, g *group, mem *consumerMember, image 
 // nobody else has it any more: so no partition has two owners.
 func (c *consumerGroup) nextStep(mem *consumerMember, image *meta.Image, owned []ownedTopic) current {
 	now := mem.current()
-	subscribed := c.topicsOf(mem, image)
+	wants := func(topic assignor.TopicID) bool { return c.wants(mem, image, topic) }
 	switch {
 	case mem.state == memberUnrevoked && stillOwns(owned, mem.revoking):
-		return now.leaveTopics(subscribed, owned)
+		return now.leaveTopics(wants, owned)
 	case mem.state == memberStable && mem.epoch == c.assignmentEpoch:
-		return now.leaveTopics(subscribed, owned)
+		return now.leaveTopics(wants, owned)
 	}
-	return c.towardsTarget(mem, subscribed, owned)
+	return c.towardsTarget(mem, wants, owned)
 }
 
 // stillOwns says whether the member has any of these partitions; one that does not
@@ -188,22 +188,23 @@ func stillOwns(owned []ownedTopic, partitions ownedPartitions) bool {
 
 // leaveTopics takes back at once what the member no longer subscribes to, while the
 // plan for its new subscription is not there yet.
-func (now current) leaveTopics(subscribed []assignor.TopicID, owned []ownedTopic) current {
-	wants := func(topic assignor.TopicID) bool {
-		_, ok := slices.BinarySearchFunc(subscribed, topic, assignor.CompareTopics)
-		return ok
+func (now current) leaveTopics(wants func(assignor.TopicID) bool, owned []ownedTopic) current {
+	left := false
+	for topic := range now.assigned {
+		left = left || !wants(topic)
+	}
+	if !left {
+		return now
 	}
 	assigned, revoking := ownedPartitions{}, ownedPartitions{}
 	for topic, partitions := range now.revoking {
 		revoking[topic] = partitions
 	}
-	left := false
 	for topic, partitions := range now.assigned {
 		if wants(topic) {
 			assigned[topic] = partitions
 			continue
 		}
-		left = true
 		merged := map[int32]int32{}
 		for _, set := range []map[int32]int32{revoking[topic], partitions} {
 			for p, epoch := range set {
@@ -211,9 +212,6 @@ func (now current) leaveTopics(subscribed []assignor.TopicID, owned []ownedTopic
 			}
 		}
 		revoking[topic] = merged
-	}
-	if !left {
-		return now
 	}
 	next := now
 	next.assigned = assigned
@@ -224,13 +222,14 @@ func (now current) leaveTopics(subscribed []assignor.TopicID, owned []ownedTopic
 }
 
 // towardsTarget compares what the member has with its target.
-func (c *consumerGroup) towardsTarget(mem *consumerMember, subscribed []assignor.TopicID, owned []ownedTopic) current {
+func (c *consumerGroup) towardsTarget(mem *consumerMember, wants func(assignor.TopicID) bool, owned []ownedTopic) current {
 	now := mem.current()
 	target := c.targets[mem.id]
 	kept, revoking := ownedPartitions{}, ownedPartitions{}
 	for topic, partitions := range mem.assigned {
+		wanted := wants(topic)
 		for p, epoch := range partitions {
-			if _, ok := slices.BinarySearch(target[topic], p); ok && slices.Contains(subscribed, topic) {
+			if _, ok := slices.BinarySearch(target[topic], p); ok && wanted {
 				kept.put(topic, p, epoch)
 			} else {
 				revoking.put(topic, p, epoch)
@@ -244,7 +243,7 @@ func (c *consumerGroup) towardsTarget(mem *consumerMember, subscribed []assignor
 	next := now.at(c.assignmentEpoch)
 	next.state, next.assigned, next.revoking = memberStable, kept, nil
 	for topic, partitions := range target {
-		if !slices.Contains(subscribed, topic) {
+		if !wants(topic) {
 			continue
 		}
 		for _, p := range partitions {

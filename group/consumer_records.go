@@ -196,6 +196,8 @@ func (m *Machine) consumerMember(g *group, id string) *consumerMember {
 func (mem *consumerMember) replaySaid(c *consumerGroup, said *consumerlog.Member) {
 	slices.Sort(said.Topics)
 	said.Topics = slices.Compact(said.Topics)
+	c.count(mem.said.Topics, -1)
+	c.count(said.Topics, 1)
 	mem.said = *said
 	if said.InstanceID != nil {
 		c.static[*said.InstanceID] = mem.id
@@ -224,6 +226,7 @@ func (g *group) forgetConsumer(key *consumerlog.Key) {
 			if c.static[mem.instanceID()] == mem.id {
 				delete(c.static, mem.instanceID())
 			}
+			c.count(mem.said.Topics, -1)
 			delete(c.members, mem.id)
 		}
 	case consumerlog.KindTarget:

@@ -214,6 +214,15 @@ func checkConsumer(g *group) error {
 	if !reflect.DeepEqual(owners, c.owners) {
 		return fmt.Errorf("group %s: owners are %v, noted %v", g.id, owners, c.owners)
 	}
+	names := map[string]int{}
+	for _, mem := range c.members {
+		for _, name := range mem.said.Topics {
+			names[name]++
+		}
+	}
+	if !reflect.DeepEqual(names, c.names) {
+		return fmt.Errorf("group %s: names are %v, counted %v", g.id, names, c.names)
+	}
 	for id := range c.targets {
 		if c.members[id] == nil {
 			return fmt.Errorf("group %s: a plan for %s, who is not there", g.id, id)

@@ -70,8 +70,13 @@ func resolve(expression string, image *meta.Image, allowed TopicFilter) []string
 // at once, the others after a change of the topics, at most once in
 // limits.GroupRegexRefreshMs, and every group.consumer.regex.refresh.interval.ms,
 // because rights may have changed. True: something is different.
-func (m *Machine) refreshRegexes(t *coord.Turn, g *group, image *meta.Image, allowed TopicFilter) (changed bool) {
+func (m *Machine) refreshRegexes(t *coord.Turn, g *group, image *meta.Image, subscriptionChanged bool, allowed TopicFilter) (changed bool) {
 	c := g.consumer
+	sinceMs := t.NowMs - c.seen.matchedMs
+	all := c.seen.matched == nil || sinceMs >= m.config.RegexRefreshIntervalMs || c.seen.matched != image && sinceMs >= limits.GroupRegexRefreshMs
+	if !subscriptionChanged && !all {
+		return false
+	}
 	used := map[string]bool{}
 	for _, mem := range c.members {
 		if regex := mem.regex(); regex != "" {
@@ -81,8 +86,6 @@ func (m *Machine) refreshRegexes(t *coord.Turn, g *group, image *meta.Image, all
 	if len(used) == 0 && len(c.regexes) == 0 {
 		return false
 	}
-	sinceMs := t.NowMs - c.seen.matchedMs
-	all := c.seen.matched == nil || sinceMs >= m.config.RegexRefreshIntervalMs || c.seen.matched != image && sinceMs >= limits.GroupRegexRefreshMs
 	var records []coord.Record
 	for regex := range used {
 		if known := c.regexes[regex]; allowed != nil && (known == nil || all) {
@@ -111,6 +114,23 @@ func (m *Machine) refreshRegexes(t *coord.Turn, g *group, image *meta.Image, all
 	return true
 }
 
+// wants says whether the member subscribes to the topic and it exists.
+func (c *consumerGroup) wants(mem *consumerMember, image *meta.Image, id assignor.TopicID) bool {
+	topic := image.TopicByID(meta.UUID(id))
+	if topic == nil {
+		return false
+	}
+	if _, ok := slices.BinarySearch(mem.said.Topics, topic.Name); ok {
+		return true
+	}
+	r := c.regexes[mem.regex()]
+	if r == nil {
+		return false
+	}
+	_, ok := slices.BinarySearch(r.topics, topic.Name)
+	return ok
+}
+
 // topicsOf are the ids of what a member subscribes to and what exists, sorted.
 func (c *consumerGroup) topicsOf(mem *consumerMember, image *meta.Image) []assignor.TopicID {
 	ids := make([]assignor.TopicID, 0, len(mem.said.Topics))
@@ -133,21 +153,15 @@ func (c *consumerGroup) topicsOf(mem *consumerMember, image *meta.Image) []assig
 // ids and partition counts. Kafka hashes the same facts in another way; a log that
 // it has written costs one new plan.
 func (c *consumerGroup) subscriptionHash(image *meta.Image) int64 {
-	names := map[string]struct{}{}
-	for _, mem := range c.members {
-		for _, name := range mem.said.Topics {
-			names[name] = struct{}{}
-		}
-	}
+	names := slices.Collect(maps.Keys(c.names))
 	for _, r := range c.regexes {
-		for _, name := range r.topics {
-			names[name] = struct{}{}
-		}
+		names = append(names, r.topics...)
 	}
+	slices.Sort(names)
 	hash := fnv.New64a()
 	found := false
 	var count [4]byte
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range slices.Compact(names) {
 		topic := image.Topic(name)
 		if topic == nil {
 			continue
