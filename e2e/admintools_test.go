@@ -68,7 +68,7 @@ func (s toolSession) adminTopics(t *testing.T) {
 	mustContain(t, s.refused(t, "kafka-topics", "--alter", "--topic", "Orders_1", "--partitions", "4"), "would not be an increase")
 	out := s.tool(t, "", "kafka-topics", "--describe", "--topics-with-overrides")
 	mustContain(t, out, "Topic: Orders_1", "PartitionCount: 5", "retention.ms=600000")
-	if strings.Contains(out, "assigned") {
+	if strings.Contains(out, "assigned") && !targetIsKafka() { // Kafka 4.4 gives each topic min.insync.replicas
 		t.Errorf("a topic without overrides is listed:\n%s", out)
 	}
 	if out := s.tool(t, "", "kafka-topics", "--describe", "--unavailable-partitions"); strings.TrimSpace(out) != "" {

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -21,31 +22,79 @@ import (
 // What a crash leaves: of each file of the batch the old or the new content. A
 // batch is not atomic as a whole; its writes were independent.
 
-// fileWrite is one write of a resource. prepare runs with writeMu held and decides
-// what changes in which file; nil: nothing does, and object or err is the result.
-// done, object and err are guarded by writeMu.
+// fileWrite is one write of a resource. done, result and err are guarded by
+// writeMu; the rest is set by its maker.
 type fileWrite struct {
-	key     resourceKey
-	prepare func() (change *fileChange, object meta.Object, err error)
+	key resourceKey
+	op  writeOp
+
+	object   meta.Object                               // creation
+	text     string                                    // creation
+	version  string                                    // change, status: the resourceVersion that must be current; "" is any
+	patchFor func(meta.Object) (map[string]any, error) // change
+	status   json.RawMessage                           // status
+	uid      string                                    // deletion
+	cause    error                                     // failed
 
 	done   bool
-	object meta.Object
+	result meta.Object
 	err    error
 }
 
-// fileChange is one file to write or remove. Without a path nothing on disk
-// changes. publish runs with writeMu held when the change is durable.
+type writeOp uint8
+
+const (
+	writeFailed writeOp = iota // before it could be queued; it keeps its place among the results
+	writeCreation
+	writeChange
+	writeStatus
+	writeDeletion
+)
+
+// fileChange is one file to write or remove, and the event that tells of it when it
+// is durable. Without a path nothing on disk changes.
 type fileChange struct {
 	path, text string
 	remove     bool
-	publish    func() meta.Object
+	event      meta.EventType
+	object     meta.Object
 
 	documents []parsedDocument
 	err       error
 }
 
 func failedWrite(key resourceKey, err error) *fileWrite {
-	return &fileWrite{key: key, prepare: func() (*fileChange, meta.Object, error) { return nil, nil, err }}
+	return &fileWrite{key: key, op: writeFailed, cause: err}
+}
+
+// prepare decides what a write changes in which file; nil: nothing does, and object
+// or err is the result.
+// +checklocks:s.writeMu
+func (s *FileStore) prepare(w *fileWrite) (change *fileChange, object meta.Object, err error) {
+	switch w.op {
+	case writeCreation:
+		return s.prepareCreation(w)
+	case writeChange:
+		return s.prepareChange(w)
+	case writeStatus:
+		return s.prepareStatus(w)
+	case writeDeletion:
+		return s.prepareDeletion(w)
+	}
+	return nil, nil, w.cause
+}
+
+// announce publishes a change that is durable.
+// +checklocks:s.writeMu
+func (s *FileStore) announce(change *fileChange) meta.Object {
+	switch change.event {
+	case meta.Deleted:
+		s.unpublish(keyOf(change.object))
+		return nil
+	case meta.Added:
+		s.places[keyOf(change.object)] = &placement{path: change.path}
+	}
+	return s.publish(change.event, change.object).Clone()
 }
 
 // one does a single write, with those of others that wait.
@@ -54,7 +103,7 @@ func (s *FileStore) one(ctx context.Context, write *fileWrite) (meta.Object, err
 		return nil, err
 	}
 	s.submit(write)
-	return write.object, write.err
+	return write.result, write.err
 }
 
 // CreateAll implements meta.BatchWriter.
@@ -79,7 +128,7 @@ func (s *FileStore) all(ctx context.Context, objects []meta.Object, writeOf func
 	s.submit(writes...)
 	results := make([]meta.WriteResult, len(writes))
 	for i, write := range writes {
-		results[i] = meta.WriteResult{Object: write.object, Err: write.err}
+		results[i] = meta.WriteResult{Object: write.result, Err: write.err}
 	}
 	return results
 }
@@ -132,27 +181,16 @@ func (s *FileStore) commit(writes []*fileWrite) {
 	var pending []*fileWrite
 	var changes []*fileChange
 	keys := make(map[resourceKey]bool, len(writes))
-	flush := func() {
-		s.writeFiles(changes)
-		for i, write := range pending {
-			if err := changes[i].err; err != nil {
-				write.err = unavailable(write.key, err)
-			} else {
-				write.object = changes[i].publish()
-			}
-		}
-		pending, changes = nil, nil
-		clear(keys)
-		clear(s.claimed)
-	}
 	for _, write := range writes {
 		place := s.places[write.key]
 		if keys[write.key] || place != nil && s.claimed[place.path] {
-			flush()
+			s.finish(pending, changes)
+			pending, changes = nil, nil
+			clear(keys)
 		}
-		change, object, err := write.prepare()
+		change, object, err := s.prepare(write)
 		if write.done = true; change == nil || err != nil {
-			write.object, write.err = object, err
+			write.result, write.err = object, err
 			continue
 		}
 		keys[write.key] = true
@@ -161,7 +199,21 @@ func (s *FileStore) commit(writes []*fileWrite) {
 		}
 		pending, changes = append(pending, write), append(changes, change)
 	}
-	flush()
+	s.finish(pending, changes)
+}
+
+// finish makes prepared writes durable and tells of them.
+// +checklocks:s.writeMu
+func (s *FileStore) finish(pending []*fileWrite, changes []*fileChange) {
+	s.writeFiles(changes)
+	for i, write := range pending {
+		if err := changes[i].err; err != nil {
+			write.err = unavailable(write.key, err)
+		} else {
+			write.result = s.announce(changes[i])
+		}
+	}
+	clear(s.claimed)
 }
 
 // writeFiles makes all the changes durable, each for itself, and remembers the

@@ -238,22 +238,22 @@ func (s *FileStore) creation(object meta.Object) *fileWrite {
 	if len(text) > limits.ResourceFileBytes {
 		return failedWrite(key, fmt.Errorf("%s: %d bytes are more than a resource file may have (%d): %w", key, len(text), limits.ResourceFileBytes, meta.ErrInvalid))
 	}
-	return &fileWrite{key: key, prepare: func() (*fileChange, meta.Object, error) {
-		if err := s.writable(); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", key, err)
-		}
-		if s.current(key) != nil {
-			return nil, nil, fmt.Errorf("%s: %w", key, meta.ErrAlreadyExists)
-		}
-		path, err := s.newPath(key)
-		if err != nil {
-			return nil, nil, unavailable(key, err)
-		}
-		return &fileChange{path: path, text: text, publish: func() meta.Object {
-			s.places[key] = &placement{path: path}
-			return s.publish(meta.Added, created).Clone()
-		}}, nil, nil
-	}}
+	return &fileWrite{key: key, op: writeCreation, object: created, text: text}
+}
+
+// +checklocks:s.writeMu
+func (s *FileStore) prepareCreation(w *fileWrite) (*fileChange, meta.Object, error) {
+	if err := s.writable(); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", w.key, err)
+	}
+	if s.current(w.key) != nil {
+		return nil, nil, fmt.Errorf("%s: %w", w.key, meta.ErrAlreadyExists)
+	}
+	path, err := s.newPath(w.key)
+	if err != nil {
+		return nil, nil, unavailable(w.key, err)
+	}
+	return &fileChange{path: path, text: w.text, event: meta.Added, object: w.object}, nil, nil
 }
 
 // newPath is a file name for a resource that has no file yet. Files that a user
@@ -347,31 +347,34 @@ func (s *FileStore) Patch(ctx context.Context, kind meta.Kind, name string, merg
 // change applies a merge patch to metadata and spec of a resource: to its object
 // and, as text, to its file.
 func (s *FileStore) change(ctx context.Context, key resourceKey, version string, patchFor func(meta.Object) (map[string]any, error)) (meta.Object, error) {
-	return s.one(ctx, &fileWrite{key: key, prepare: func() (*fileChange, meta.Object, error) {
-		current, err := s.writableResource(key, version)
-		if err != nil {
-			return nil, nil, err
+	return s.one(ctx, &fileWrite{key: key, op: writeChange, version: version, patchFor: patchFor})
+}
+
+// +checklocks:s.writeMu
+func (s *FileStore) prepareChange(w *fileWrite) (*fileChange, meta.Object, error) {
+	current, err := s.writableResource(w.key, w.version)
+	if err != nil {
+		return nil, nil, err
+	}
+	patch, err := w.patchFor(current)
+	if err != nil {
+		return nil, nil, err
+	}
+	next, err := patched(w.key, current, patch)
+	if err != nil || next == nil {
+		return nil, current.Clone(), err
+	}
+	var changes []blockChange
+	for _, block := range []string{"metadata", "spec"} {
+		if inner, ok := patch[block].(map[string]any); ok {
+			changes = append(changes, blockChange{key: block, merge: inner})
 		}
-		patch, err := patchFor(current)
-		if err != nil {
-			return nil, nil, err
-		}
-		next, err := patched(key, current, patch)
-		if err != nil || next == nil {
-			return nil, current.Clone(), err
-		}
-		var changes []blockChange
-		for _, block := range []string{"metadata", "spec"} {
-			if inner, ok := patch[block].(map[string]any); ok {
-				changes = append(changes, blockChange{key: block, merge: inner})
-			}
-		}
-		path, text, err := s.patchText(key, changes)
-		if err != nil {
-			return nil, nil, err
-		}
-		return &fileChange{path: path, text: text, publish: func() meta.Object { return s.publish(meta.Modified, next).Clone() }}, nil, nil
-	}})
+	}
+	path, text, err := s.patchText(w.key, changes)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &fileChange{path: path, text: text, event: meta.Modified, object: next}, nil, nil
 }
 
 // patched is the object after a merge patch; nil when that changes nothing.
@@ -414,35 +417,37 @@ func (s *FileStore) statusUpdate(object meta.Object) *fileWrite {
 	if err != nil {
 		return failedWrite(key, err)
 	}
-	version := object.Meta().ResourceVersion
-	return &fileWrite{key: key, prepare: func() (*fileChange, meta.Object, error) {
-		current, err := s.writableResource(key, version)
-		broken := errors.Is(err, errBrokenFile)
-		if err != nil && !broken {
-			return nil, nil, err
-		}
-		if broken {
-			current = s.current(key)
-		}
-		_, have, err := encodeSpecStatus(current)
-		if err != nil {
-			return nil, nil, err
-		}
-		if string(have) == string(status) {
-			return nil, current.Clone(), nil
-		}
-		next := current.Clone()
-		if err := setStatus(next, status); err != nil {
-			return nil, nil, err
-		}
-		change := &fileChange{publish: func() meta.Object { return s.publish(meta.Modified, next).Clone() }}
-		// A file that can't be parsed can't be patched: status is kept in memory
-		// and in the journal, and goes into the file when that is whole again.
-		if !broken {
-			change.path, change.text, err = s.patchText(key, []blockChange{{key: "status", replace: orEmpty(status)}})
-		}
-		return change, nil, err
-	}}
+	return &fileWrite{key: key, op: writeStatus, version: object.Meta().ResourceVersion, status: status}
+}
+
+// +checklocks:s.writeMu
+func (s *FileStore) prepareStatus(w *fileWrite) (*fileChange, meta.Object, error) {
+	current, err := s.writableResource(w.key, w.version)
+	broken := errors.Is(err, errBrokenFile)
+	if err != nil && !broken {
+		return nil, nil, err
+	}
+	if broken {
+		current = s.current(w.key)
+	}
+	_, have, err := encodeSpecStatus(current)
+	if err != nil {
+		return nil, nil, err
+	}
+	if string(have) == string(w.status) {
+		return nil, current.Clone(), nil
+	}
+	next := current.Clone()
+	if err := setStatus(next, w.status); err != nil {
+		return nil, nil, err
+	}
+	change := &fileChange{event: meta.Modified, object: next}
+	// A file that can't be parsed can't be patched: status is kept in memory
+	// and in the journal, and goes into the file when that is whole again.
+	if !broken {
+		change.path, change.text, err = s.patchText(w.key, []blockChange{{key: "status", replace: orEmpty(w.status)}})
+	}
+	return change, nil, err
 }
 
 func orEmpty(status json.RawMessage) json.RawMessage {
@@ -461,25 +466,25 @@ func (s *FileStore) Delete(ctx context.Context, kind meta.Kind, name, uid string
 
 // deletion is the write that removes a resource.
 func (s *FileStore) deletion(key resourceKey, uid string) *fileWrite {
-	return &fileWrite{key: key, prepare: func() (*fileChange, meta.Object, error) {
-		current, err := s.writableResource(key, "")
-		if err != nil {
-			return nil, nil, err
-		}
-		if uid != "" && current.Meta().UID != uid {
-			return nil, nil, fmt.Errorf("%s: another one has its name now: %w", key, meta.ErrConflict)
-		}
-		path := s.places[key].path
-		segments, at, err := s.readSegments(path, key)
-		if err != nil {
-			return nil, nil, unavailable(key, err)
-		}
-		rest := strings.Join(append(slices.Clone(segments[:at]), segments[at+1:]...), "")
-		return &fileChange{path: path, text: rest, remove: onlyComments(rest), publish: func() meta.Object {
-			s.unpublish(key)
-			return nil
-		}}, nil, nil
-	}}
+	return &fileWrite{key: key, op: writeDeletion, uid: uid}
+}
+
+// +checklocks:s.writeMu
+func (s *FileStore) prepareDeletion(w *fileWrite) (*fileChange, meta.Object, error) {
+	current, err := s.writableResource(w.key, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	if w.uid != "" && current.Meta().UID != w.uid {
+		return nil, nil, fmt.Errorf("%s: another one has its name now: %w", w.key, meta.ErrConflict)
+	}
+	path := s.places[w.key].path
+	segments, at, err := s.readSegments(path, w.key)
+	if err != nil {
+		return nil, nil, unavailable(w.key, err)
+	}
+	rest := strings.Join(append(slices.Clone(segments[:at]), segments[at+1:]...), "")
+	return &fileChange{path: path, text: rest, remove: onlyComments(rest), event: meta.Deleted, object: current}, nil, nil
 }
 
 func onlyComments(text string) bool {
