@@ -2,6 +2,7 @@ package txn
 
 import (
 	"maps"
+	"math"
 
 	"kaas/coord"
 	"kaas/internal/limits"
@@ -27,7 +28,7 @@ func (m *Machine) check(req *AddRequest) (*transaction, int16) {
 		return x, kerr.ConcurrentTransactions.Code // the producer was told already what it goes on with
 	case x == nil, x.producerID != req.ProducerID:
 		return nil, kerr.InvalidProducerIDMapping.Code
-	case x.epoch != req.ProducerEpoch:
+	case x.epoch != req.ProducerEpoch, x.epoch == math.MaxInt16: // that one nobody gets
 		return nil, kerr.ProducerFenced.Code
 	case x.state.prepared():
 		return x, kerr.ConcurrentTransactions.Code

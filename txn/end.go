@@ -111,7 +111,7 @@ func (m *Machine) endV2(t *coord.Turn, x *transaction, req *EndRequest) EndResul
 		valid = current || retry
 	}
 	switch {
-	case !valid, retry && x.epoch == math.MaxInt16: // fenced with the last epoch there is, which nobody gets
+	case !valid, x.epoch == math.MaxInt16 && x.state != Ongoing: // fenced with the last epoch there is, which nobody gets
 		return endFailed(kerr.ProducerFenced.Code)
 	case x.state == Ongoing:
 	case x.state.prepared(), retry:
@@ -144,8 +144,14 @@ func (m *Machine) prepareV2(t *coord.Turn, x *transaction, commit bool, fresh in
 		d.startMs = t.WallMs // an abort of nothing
 	}
 	lastEpoch := x.epoch
-	d.epoch++
 	d.nextProducerID, d.clientVersion = fresh, Version2
+	if x.epoch < math.MaxInt16 {
+		d.epoch++
+	} else {
+		// Only a log of somebody else says that this epoch was handed out. It can't rise,
+		// so the end is one of version 0.
+		d.nextProducerID, d.clientVersion = noProducerID, Version0
+	}
 	if !m.put(t, x.id, &d) {
 		return kerr.UnknownServerError.Code
 	}
