@@ -79,7 +79,9 @@ func (s toolSession) adminTopics(t *testing.T) {
 
 func (s toolSession) topicConfigs(t *testing.T) {
 	orders := []string{"--entity-type", "topics", "--entity-name", "Orders_1"}
-	alter := func(arguments ...string) []string { return append(append([]string{"--alter"}, orders...), arguments...) }
+	alter := func(arguments ...string) []string {
+		return append(append([]string{"--alter"}, orders...), arguments...)
+	}
 	mustContain(t, s.tool(t, "", "kafka-configs", alter("--add-config", "max.message.bytes=200000,cleanup.policy=[compact,delete]", "--delete-config", "retention.ms")...), "Completed updating config for topic Orders_1.")
 	mustContain(t, s.refused(t, "kafka-configs", alter("--add-config", "no.such.key=1")...), "no.such.key")
 	mustContain(t, s.refused(t, "kafka-configs", alter("--add-config", "retention.ms=soon")...), "retention.ms")

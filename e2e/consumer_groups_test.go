@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -574,4 +576,63 @@ func walkOffsets(t *testing.T, g *groupPair) {
 	g.heartbeat(t, "m leaves", "m", -1, nil)
 	g.join(t, "a classic member with an id", "x", nil)
 	g.join(t, "a classic member", "", func(_ int, r *kmsg.JoinGroupRequest) { r.Version = 3 })
+}
+
+// TestConsumerGroupOverKills: franz-go by the consumer protocol, one by names and one by
+// a regular expression, shares a topic while the broker is killed; what was committed
+// before a kill is not read again by who takes over, and every record is read.
+func TestConsumerGroupOverKills(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, "group.consumer.heartbeat.interval.ms=500", "group.consumer.min.heartbeat.interval.ms=500")
+	b.createTopic(t, "work", 4, nil)
+	producer := b.client(t)
+	seen := map[string]int{}
+	var consumers []*kgo.Client
+	for i := range 2 {
+		options := []kgo.Opt{kgo.ConsumerGroup("g"), kgo.ServerSideBalancer(), kgo.Balancers(kgo.CooperativeStickyBalancer()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.ConsumeTopics("work")}
+		if i == 1 {
+			options = append(options, kgo.ConsumeRegex(), kgo.ConsumeTopics("wor[k-z]"))
+		}
+		consumers = append(consumers, b.client(t, options...))
+	}
+	total := 0
+	for round := range 3 {
+		var records []*kgo.Record
+		for i := range 100 {
+			records = append(records, &kgo.Record{Topic: "work", Value: fmt.Append(nil, round, "/", i)})
+		}
+		must(t, producer.ProduceSync(testContext(t), records...).FirstErr())
+		total += len(records)
+		eventually(t, 90*time.Second, func() error {
+			for _, c := range consumers {
+				ctx, cancel := context.WithTimeout(testContext(t), 200*time.Millisecond)
+				fetches := c.PollFetches(ctx)
+				cancel()
+				for _, r := range fetches.Records() {
+					seen[string(r.Value)]++
+				}
+				if fetches.NumRecords() > 0 {
+					must(t, c.CommitUncommittedOffsets(testContext(t)))
+				}
+				c.AllowRebalance()
+			}
+			if len(seen) < total {
+				return fmt.Errorf("%d of %d records", len(seen), total)
+			}
+			groups, err := b.admin(t).ListGroups(testContext(t))
+			if g := groups["g"]; err != nil || g.GroupType != "consumer" || g.State != "Stable" {
+				return fmt.Errorf("%+v, %v", g, err)
+			}
+			return nil
+		})
+		if round < 2 {
+			b.kill9()
+			b.start()
+		}
+	}
+	for value, times := range seen {
+		if times > 1 {
+			t.Errorf("%s was read %d times", value, times)
+		}
+	}
 }
