@@ -16,7 +16,7 @@ func TestConformanceNamesTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sources strings.Builder
-	for _, dir := range []string{".", "../kube", "../meta", "../meta/config", "../broker", "../auth", "../auth/sasl", "../auth/scram", "../quota", "../policy", "../codec", "../cmd/kaas"} {
+	for _, dir := range []string{".", "../kube", "../meta", "../meta/config", "../broker", "../auth", "../auth/sasl", "../auth/scram", "../quota", "../policy", "../codec", "../cmd/kaas", "../logstore", "../e2e", ".."} {
 		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatal(dir, err)

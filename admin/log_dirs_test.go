@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -63,7 +62,7 @@ func TestAlterReplicaLogDirs(t *testing.T) {
 			{filepath.Join(first, "deeper"), "t", 0, 57}, {"relative", "t", 0, 57}, {"", "nope", 0, 57}, {other, "t", 0, 42},
 		} {
 			if got := h.moveTo(version, test.dir, test.topic, test.partition); got != test.want {
-				t.Error(fmt.Sprintf("v%d, %d: %d, want %d", version, i, got, test.want))
+				t.Errorf("v%d, %d: %d, want %d", version, i, got, test.want)
 			}
 		}
 	}
