@@ -70,6 +70,9 @@ func (x *explorer) crash(op vfs.Op) {
 			if drawn {
 				return x.rng.IntN(of)
 			}
+			if at < len(path) && path[at].of != of {
+				path = path[:at] // another goroutine's operation went through meanwhile: the tree goes on from here
+			}
 			if at == len(path) {
 				path = append(path, choice{of: of})
 			}
@@ -90,6 +93,7 @@ func (x *explorer) crash(op vfs.Op) {
 		if drawn {
 			continue
 		}
+		path = path[:at]
 		for len(path) > 0 && path[len(path)-1].picked+1 == path[len(path)-1].of {
 			path = path[:len(path)-1]
 		}
