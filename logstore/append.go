@@ -47,17 +47,17 @@ func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error
 		return result, err
 	}
 	if config.FlushMessages <= 1 {
-		p.store.committer.enqueue(p)
+		p.store.committer.Enqueue(&p.commits)
 		p.mu.Unlock()
 		return result, nil
 	}
 	waiters, moved := p.advance(p.end.load())
 	p.unflushed += info.Records
 	if p.unflushed >= config.FlushMessages {
-		p.store.committer.enqueue(p)
+		p.store.committer.Enqueue(&p.commits)
 	} else if config.FlushMs < 1<<62 && p.flushDueMs == 0 {
 		p.flushDueMs = nowMs + config.FlushMs
-		p.store.committer.delay(p, p.flushDueMs)
+		p.store.committer.Delay(&p.commits, p.flushDueMs)
 	}
 	p.mu.Unlock()
 	complete(waiters, nil)
@@ -92,8 +92,8 @@ func (p *Partition) appendLocked(records []byte, info *validate.Info, o AppendOp
 	if f := p.failure.Load(); f != nil {
 		return result, *f
 	}
-	if since := p.syncSinceMs.Load(); since != 0 && nowMs-since >= limits.CommitStalledMs {
-		return result, fmt.Errorf("%w: a commit has not returned for %d ms; look at the volume of %s", ErrStalled, nowMs-since, p.logDir.path)
+	if since := p.commits.SinceMs.Load(); since != 0 && nowMs-since >= limits.CommitStalledMs {
+		return result, fmt.Errorf("%w: a commit has not returned for %d ms; look at the volume of %s", ErrStalled, nowMs-since, p.logDir().path)
 	}
 	if o.LeaderEpoch < p.leaderEpoch.Load() {
 		return result, fmt.Errorf("%w: epoch %d, the log has %d", ErrFencedLeaderEpoch, o.LeaderEpoch, p.leaderEpoch.Load())

@@ -3,184 +3,16 @@ package logstore
 import (
 	"fmt"
 	"slices"
-	"sync"
-	"time"
 
 	"kaas/internal/vfs"
 )
-
-// commitState is where a partition stands with the committer.
-type commitState uint8
-
-const (
-	commitIdle    commitState = iota
-	commitQueued              // waits for a worker
-	commitRunning             // a worker syncs it
-	commitAgain               // running, and appended to meanwhile
-)
-
-// committer is the group commit: appenders queue their partition, workers sync it. While a partition is being synced all
-// its appends gather for the next commit, so one fdatasync serves every producer that waits, and partitions are synced in
-// parallel, so that the file system's journal serves them together.
-//
-// Workers are started on demand, at most limit, and park when nothing is queued.
-type committer struct {
-	limit int
-
-	mu      sync.Mutex
-	head    *Partition // queue; owner: mu
-	tail    *Partition // owner: mu
-	workers int        // started; owner: mu
-	parked  int        // of them waiting for work; owner: mu
-	closed  bool       // owner: mu
-	work    *sync.Cond // something was queued, or closed; uses mu
-	idle    *sync.Cond // the last worker parked with an empty queue; uses mu
-	delayed map[*Partition]int64
-	timer   *time.Timer // for the earliest of delayed; owner: mu
-	timerMs int64       // its deadline; owner: mu
-	now     func() int64
-}
-
-func newCommitter(limit int, now func() int64) *committer {
-	c := &committer{limit: limit, delayed: map[*Partition]int64{}, now: now}
-	c.work, c.idle = sync.NewCond(&c.mu), sync.NewCond(&c.mu)
-	return c
-}
-
-// enqueue asks for a commit of everything that was appended to p before the call.
-func (c *committer) enqueue(p *Partition) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.delayed, p)
-	switch p.commitState {
-	case commitRunning:
-		p.commitState = commitAgain
-	case commitIdle:
-		c.push(p)
-	}
-}
-
-// push: owner mu held.
-func (c *committer) push(p *Partition) {
-	p.commitState = commitQueued
-	// From here on somebody waits for the disk, also when every worker hangs in it with other partitions.
-	p.syncSinceMs.CompareAndSwap(0, c.now())
-	if c.tail == nil {
-		c.head = p
-	} else {
-		c.tail.commitNext = p
-	}
-	c.tail = p
-	switch {
-	case c.parked > 0:
-		c.parked-- // counted out here, so that the next push does not wake the same worker
-		c.work.Signal()
-	case c.workers < c.limit:
-		c.workers++
-		go c.run()
-	}
-}
-
-// run is a worker.
-func (c *committer) run() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for {
-		for c.head == nil {
-			if c.closed {
-				c.workers--
-				c.idle.Broadcast()
-				return
-			}
-			c.parked++
-			if c.parked == c.workers {
-				c.idle.Broadcast()
-			}
-			c.work.Wait()
-		}
-		p := c.head
-		c.head, p.commitNext = p.commitNext, nil
-		if c.head == nil {
-			c.tail = nil
-		}
-		p.commitState = commitRunning
-		c.mu.Unlock()
-		p.commit()
-		c.mu.Lock()
-		if p.commitState == commitAgain {
-			c.push(p)
-		} else {
-			p.commitState = commitIdle
-		}
-	}
-}
-
-// wait returns when nothing is queued or running.
-func (c *committer) wait() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for c.head != nil || c.parked < c.workers {
-		c.idle.Wait()
-	}
-}
-
-// close ends the workers when the queue is empty, and waits for them.
-func (c *committer) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed, c.parked = true, 0
-	if c.timer != nil {
-		c.timer.Stop()
-	}
-	c.work.Broadcast()
-	for c.workers > 0 {
-		c.idle.Wait()
-	}
-}
-
-// delay asks for a commit of p at dueMs (flush.ms).
-func (c *committer) delay(p *Partition, dueMs int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.delayed[p] = dueMs
-	if c.timer == nil {
-		c.timer = time.AfterFunc(time.Duration(dueMs-c.now())*time.Millisecond, c.due)
-		c.timerMs = dueMs
-	} else if dueMs < c.timerMs || c.timerMs == 0 {
-		c.timerMs = dueMs
-		c.timer.Reset(time.Duration(dueMs-c.now()) * time.Millisecond)
-	}
-}
-
-// due queues every delayed partition whose time has come.
-func (c *committer) due() {
-	now := c.now()
-	var ready []*Partition
-	c.mu.Lock()
-	c.timerMs = 0
-	for p, dueMs := range c.delayed {
-		if dueMs <= now {
-			ready = append(ready, p)
-			delete(c.delayed, p)
-		} else if c.timerMs == 0 || dueMs < c.timerMs {
-			c.timerMs = dueMs
-		}
-	}
-	if c.timerMs != 0 {
-		c.timer.Reset(time.Duration(c.timerMs-now) * time.Millisecond)
-	}
-	c.mu.Unlock()
-	for _, p := range ready {
-		c.enqueue(p)
-	}
-}
 
 // commit makes everything durable that was appended before it began. It runs on a worker; one commit of a partition runs
 // at a time.
 func (p *Partition) commit() {
 	p.mu.Lock()
 	if p.failure.Load() != nil {
-		p.syncSinceMs.Store(0)
+		p.commits.SinceMs.Store(0)
 		p.mu.Unlock()
 		return
 	}
@@ -203,7 +35,7 @@ func (p *Partition) commit() {
 	p.mu.Unlock()
 
 	err := p.sync(syncDir)
-	p.syncSinceMs.Store(0)
+	p.commits.SinceMs.Store(0)
 
 	p.mu.Lock()
 	if p.generation != generation {
@@ -239,7 +71,7 @@ func (p *Partition) sync(syncDir bool) (err error) {
 	}
 	p.syncing = p.syncing[:0]
 	if err == nil && syncDir {
-		err = p.store.fs.SyncDir(p.path)
+		err = p.store.fs.SyncDir(p.path())
 	}
 	return err
 }

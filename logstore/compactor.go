@@ -188,7 +188,7 @@ func (p *Partition) plan(config *Config, list *segmentList) (cleaner.Plan, error
 	}
 	if l.StableOffset < p.LastStableOffset() && p.config.Load().FlushMessages > 1 {
 		p.mu.Lock()
-		p.store.committer.enqueue(p) // a relaxed flush policy may leave it undone for ever
+		p.store.committer.Enqueue(&p.commits) // a relaxed flush policy may leave it undone for ever
 		p.mu.Unlock()
 	}
 	return l.Plan(), nil
@@ -257,7 +257,7 @@ func (p *Partition) clean(ctx context.Context, c *compactor, plan cleaner.Plan) 
 		at += n
 	}
 	p.cleanedTo.Store(end)
-	if err := p.store.writeCheckpoints(p.logDir, nil); err != nil {
+	if err := p.store.writeCheckpoints(p.logDir(), nil); err != nil {
 		return fmt.Errorf("%s: %w", cleanedToName, err)
 	}
 	p.store.counters.CleanerRounds.Add(1)

@@ -53,9 +53,9 @@ func TestPartitionComesBackFromAFailedSync(t *testing.T) {
 		p := h.partition("bad", policy)
 		put(t, p, produced(7, 0, 0, false, "one"))
 		p.mu.Lock()
-		h.s.committer.enqueue(p)
+		h.s.committer.Enqueue(&p.commits)
 		p.mu.Unlock()
-		h.s.committer.wait()
+		h.s.committer.Wait()
 		failing.Store(true)
 		for i, value := range []string{"two", "three"} { // "three" stands in a new segment
 			if _, err := p.Append(produced(7, 0, int32(i+1), false, value), AppendOptions{}); err != nil && !errors.Is(err, ErrStorage) {
@@ -63,7 +63,7 @@ func TestPartitionComesBackFromAFailedSync(t *testing.T) {
 			}
 		}
 		p.mu.Lock()
-		h.s.committer.enqueue(p)
+		h.s.committer.Enqueue(&p.commits)
 		p.mu.Unlock()
 		for range 3 {
 			<-tried
@@ -95,9 +95,9 @@ func TestPartitionComesBackFromAFailedSync(t *testing.T) {
 			want = append(want, value)
 		}
 		p.mu.Lock()
-		h.s.committer.enqueue(p)
+		h.s.committer.Enqueue(&p.commits)
 		p.mu.Unlock()
-		h.s.committer.wait()
+		h.s.committer.Wait()
 		clone, err := m.Clone(nil)
 		if err != nil {
 			t.Fatal(err)

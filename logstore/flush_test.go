@@ -58,7 +58,7 @@ func TestRelaxedFlush(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-seen
-	h.s.committer.wait()
+	h.s.committer.Wait()
 	if p.DurableOffset() != 10 {
 		t.Fatalf("durable up to %d", p.DurableOffset())
 	}
@@ -71,7 +71,7 @@ func TestRelaxedFlush(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("flush.ms is over, and nothing was synced")
 	}
-	h.s.committer.wait()
+	h.s.committer.Wait()
 	if q.DurableOffset() != 1 {
 		t.Fatalf("durable up to %d", q.DurableOffset())
 	}

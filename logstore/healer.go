@@ -96,7 +96,7 @@ func (p *Partition) recoverInPlace() error {
 		return ErrClosed
 	}
 	key := checkpoint.Key{Topic: p.topic, Partition: p.id}
-	q := s.newPartition(p.logDir, key, p.path)
+	q := s.newPartition(p.logDir(), key, p.path())
 	q.config.Store(p.config.Load())
 	st := dirState{
 		recoveryPoints: map[checkpoint.Key][]int64{key: {min(p.recoveryPoint.Load(), p.durable.Load())}},
@@ -108,7 +108,7 @@ func (p *Partition) recoverInPlace() error {
 	r := recovery{p: q, fs: s.fs, st: &st, key: key, durable: p.durable.Load(), relaxed: p.config.Load().FlushMessages > 1}
 	err := r.run()
 	if err == nil && q.topicID != p.topicID {
-		err = fmt.Errorf("%s belongs to topic id %s now, it was %s", p.path, checkpoint.UUIDString(q.topicID), checkpoint.UUIDString(p.topicID))
+		err = fmt.Errorf("%s belongs to topic id %s now, it was %s", p.path(), checkpoint.UUIDString(q.topicID), checkpoint.UUIDString(p.topicID))
 	}
 	if err != nil {
 		for _, g := range r.segments {

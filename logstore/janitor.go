@@ -183,7 +183,7 @@ func (p *Partition) writeOutLocked() error {
 		p.mu.Unlock()
 		var err error
 		if seal.snapshot != nil { // also when the segment is gone: it tells of what was in it
-			err = vfs.WriteFileAtomic(p.store.fs, segmentFile(p.path, seal.snapshotOffset, snapshotSuffix), p.path, seal.snapshot)
+			err = vfs.WriteFileAtomic(p.store.fs, segmentFile(p.path(), seal.snapshotOffset, snapshotSuffix), p.path(), seal.snapshot)
 		}
 		if alive {
 			if err == nil {
@@ -253,10 +253,10 @@ func (s *Store) checkpoint() {
 			continue
 		}
 		if changed {
-			if dirty[p.logDir] == nil {
-				dirty[p.logDir] = map[*Partition]int64{}
+			if dirty[p.logDir()] == nil {
+				dirty[p.logDir()] = map[*Partition]int64{}
 			}
-			dirty[p.logDir][p] = point
+			dirty[p.logDir()][p] = point
 		}
 	}
 	for d, points := range dirty {
@@ -320,7 +320,7 @@ func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
 		}
 	}
 	if epochs != nil {
-		if err := vfs.WriteFileAtomic(p.store.fs, filepath.Join(p.path, checkpoint.EpochsName), p.path, epochs); err != nil {
+		if err := vfs.WriteFileAtomic(p.store.fs, filepath.Join(p.path(), checkpoint.EpochsName), p.path(), epochs); err != nil {
 			p.mu.Lock()
 			p.epochs.Dirty = true
 			p.mu.Unlock()
@@ -344,7 +344,7 @@ func (s *Store) writeCheckpoints(d *logDir, starts map[*Partition]int64) error {
 	s.mu.Unlock()
 	var points, logStarts, cleaned checkpoint.Offsets
 	for _, p := range s.All() {
-		if p.logDir != d {
+		if p.logDir() != d {
 			continue
 		}
 		if point := p.recoveryPoint.Load(); point > 0 {
@@ -400,11 +400,11 @@ func (s *Store) Close(ctx context.Context) error {
 		for _, p := range all {
 			p.mu.Lock()
 			if p.end.offset.Load() > p.durable.Load() {
-				s.committer.enqueue(p)
+				s.committer.Enqueue(&p.commits)
 			}
 			p.mu.Unlock()
 		}
-		s.committer.close()
+		s.committer.Close()
 	}()
 	select {
 	case <-stopped:
@@ -424,7 +424,7 @@ func (s *Store) Close(ctx context.Context) error {
 		if p.failure.Load() != nil {
 			continue // recovered at the next start: it has no line
 		}
-		if err := p.finish(ends[p.logDir]); err != nil {
+		if err := p.finish(ends[p.logDir()]); err != nil {
 			errs = append(errs, p.wrap(err))
 		}
 	}
@@ -461,7 +461,7 @@ func (p *Partition) finish(ends *checkpoint.Offsets) error {
 		return fmt.Errorf("%w: offsets from %d on are not durable", ErrStorage, p.durable.Load())
 	}
 	if snapshot != nil {
-		if err := vfs.WriteFileAtomic(p.store.fs, segmentFile(p.path, end.offset, snapshotSuffix), p.path, snapshot); err != nil {
+		if err := vfs.WriteFileAtomic(p.store.fs, segmentFile(p.path(), end.offset, snapshotSuffix), p.path(), snapshot); err != nil {
 			return err
 		}
 		p.producers.SnapshotTaken(end.offset)

@@ -8,6 +8,7 @@ import (
 
 	"kaas/internal/limits"
 	"kaas/logstore/checkpoint"
+	"kaas/logstore/groupcommit"
 	"kaas/logstore/producer"
 )
 
@@ -20,9 +21,8 @@ type Partition struct {
 	topic   string
 	id      int32
 	topicID [16]byte // immutable after Ensure adopted the directory
-	logDir  *logDir
-	path    string // the partition's directory
 
+	place         atomic.Pointer[place] // where it lies; writer: the end of a move, which holds mu and headMu
 	config        atomic.Pointer[Config]
 	segments      atomic.Pointer[segmentList] // immutable lists; writer: mu
 	leaderEpoch   atomic.Int32                // writer: mu
@@ -32,13 +32,11 @@ type Partition struct {
 	stable        mark                        // last stable offset; writer: mu
 	durable       atomic.Int64                // every offset below is on stable storage; writer: mu
 	recoveryPoint atomic.Int64                // recovery may trust everything below; writers: janitor, recovery, Close
-	syncSinceMs   atomic.Int64                // since when a commit is queued or runs, 0: none does; writers: committer, commit
 	failure       atomic.Pointer[error]       // under mu: the partition is offline (until the healer has recovered it) or closed (for ever)
 	totalBytes    atomic.Int64                // of all segments; writer: mu
 
-	commitState commitState // owner: committer.mu
-	commitNext  *Partition  // owner: committer.mu
-	syncing     []*segment  // owner: the running commit
+	commits groupcommit.Task
+	syncing []*segment // owner: the running commit
 
 	cleanedTo  atomic.Int64 // cleaner-offset-checkpoint: what lies below was cleaned; -1: nothing. Writers: recovery, the cleaner
 	cleanState cleanState   // owner: compactor.mu
@@ -128,6 +126,15 @@ func (p *Partition) EndOffsetForEpoch(epoch int32) (epochFound int32, endOffset 
 // LeaderEpoch is the newest epoch that the log knows; 0 for a new log.
 func (p *Partition) LeaderEpoch() int32 { return p.leaderEpoch.Load() }
 
+// place is a log directory and the partition's directory in it. Immutable.
+type place struct {
+	dir  *logDir
+	path string
+}
+
+func (p *Partition) logDir() *logDir { return p.place.Load().dir }
+func (p *Partition) path() string    { return p.place.Load().path }
+
 // Topic is the topic's name.
 func (p *Partition) Topic() string { return p.topic }
 
@@ -138,7 +145,7 @@ func (p *Partition) ID() int32 { return p.id }
 func (p *Partition) TopicID() [16]byte { return p.topicID }
 
 // Dir is the log directory (an element of Options.Dirs) that holds the partition.
-func (p *Partition) Dir() string { return p.logDir.path }
+func (p *Partition) Dir() string { return p.logDir().path }
 
 // SetConfig changes the configuration; the next append obeys it.
 func (p *Partition) SetConfig(c Config) {
@@ -181,7 +188,7 @@ func (p *Partition) Err() error {
 // Stalled says that the disk has not answered a commit for so long that appends are refused. It ends by itself when the
 // commit returns.
 func (p *Partition) Stalled() bool {
-	since := p.syncSinceMs.Load()
+	since := p.commits.SinceMs.Load()
 	return since != 0 && p.store.nowMs()-since >= limits.CommitStalledMs
 }
 
@@ -190,7 +197,7 @@ func (p *Partition) wrap(err error) error { return fmt.Errorf("%s-%d: %w", p.top
 
 // fail takes the partition offline. What the disk has is known only after a recovery; the healer tries one until it works.
 func (p *Partition) fail(cause error) {
-	err := p.wrap(fmt.Errorf("%w: %w (the partition is offline until the disk answers again; look at the volume of %s)", ErrStorage, cause, p.logDir.path))
+	err := p.wrap(fmt.Errorf("%w: %w (the partition is offline until the disk answers again; look at the volume of %s)", ErrStorage, cause, p.logDir().path))
 	p.mu.Lock()
 	if !p.failure.CompareAndSwap(nil, &err) {
 		p.mu.Unlock()

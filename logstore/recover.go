@@ -160,7 +160,7 @@ type recovery struct {
 
 func (r *recovery) run() error {
 	p := r.p
-	id, _, err := checkpoint.ReadPartitionMetadata(r.fs, p.path)
+	id, _, err := checkpoint.ReadPartitionMetadata(r.fs, p.path())
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (r *recovery) run() error {
 	}
 	start = max(start, r.segments[0].baseOffset)
 	if start > r.end.offset {
-		p.store.logger.Warn("log start beyond the end, moved", "dir", p.path, "start", start, "end", r.end.offset)
+		p.store.logger.Warn("log start beyond the end, moved", "dir", p.path(), "start", start, "end", r.end.offset)
 		start = r.segments[0].baseOffset
 	}
 	if err := r.replay(); err != nil {
@@ -197,13 +197,13 @@ func (r *recovery) run() error {
 
 // list sorts the directory's files.
 func (r *recovery) list() error {
-	entries, err := r.fs.List(r.p.path)
+	entries, err := r.fs.List(r.p.path())
 	if err != nil {
 		return err
 	}
 	r.files = map[int64]map[string]bool{}
 	for _, e := range entries {
-		path := filepath.Join(r.p.path, e.Name)
+		path := filepath.Join(r.p.path(), e.Name)
 		base, suffix, ok := parseSegmentFile(e.Name)
 		switch {
 		case ok && (strings.HasSuffix(suffix, deletedSuffix) || strings.HasSuffix(suffix, cleanedSuffix)) || strings.HasSuffix(e.Name, temporarySuffix):
@@ -234,7 +234,7 @@ func (r *recovery) openSegments(start int64) error {
 			continue
 		}
 		for suffix := range suffixes {
-			if err := r.fs.Remove(segmentFile(r.p.path, base, suffix)); err != nil {
+			if err := r.fs.Remove(segmentFile(r.p.path(), base, suffix)); err != nil {
 				return err
 			}
 		}
@@ -243,7 +243,7 @@ func (r *recovery) openSegments(start int64) error {
 	slices.Sort(r.snapshots)
 	s := r.p.store
 	if len(bases) == 0 {
-		f, err := r.fs.OpenFile(segmentFile(r.p.path, start, logSuffix), vfs.Create)
+		f, err := r.fs.OpenFile(segmentFile(r.p.path(), start, logSuffix), vfs.Create)
 		if err != nil {
 			return err
 		}
@@ -254,7 +254,7 @@ func (r *recovery) openSegments(start int64) error {
 		r.p.dirUnsynced = true
 	}
 	for i, base := range bases {
-		g := newSegment(s, r.p.path, base)
+		g := newSegment(s, r.p.path(), base)
 		st, err := r.fs.Stat(g.path(logSuffix))
 		if err != nil {
 			return err
@@ -288,7 +288,7 @@ func (r *recovery) trustEnd() bool {
 	}
 	g := r.active()
 	if e[1] != g.baseOffset || e[2] != g.sizeBytes.Load() || r.point != e[0] {
-		r.p.store.logger.Warn("the log changed after a clean stop, scanning it", "dir", r.p.path,
+		r.p.store.logger.Warn("the log changed after a clean stop, scanning it", "dir", r.p.path(),
 			"base", g.baseOffset, "size", g.sizeBytes.Load(), "expectedBase", e[1], "expectedSize", e[2])
 		r.point = min(r.point, g.baseOffset)
 		return false
@@ -296,7 +296,7 @@ func (r *recovery) trustEnd() bool {
 	for _, g := range r.segments {
 		if g.sizeBytes.Load() > 0 && !(r.files[g.baseOffset][indexSuffix] && r.files[g.baseOffset][timeIndexSuffix]) {
 			if err := r.rebuild(g); err != nil {
-				r.p.store.logger.Warn("index not rebuilt, scanning the log", "dir", r.p.path, "error", err)
+				r.p.store.logger.Warn("index not rebuilt, scanning the log", "dir", r.p.path(), "error", err)
 				r.point = 0
 				return false
 			}
@@ -523,7 +523,7 @@ func (r *recovery) publish(start int64) error {
 			}
 		}
 		if r.scanned || p.dirUnsynced || len(r.remove) > 0 {
-			if err := r.fs.SyncDir(p.path); err != nil {
+			if err := r.fs.SyncDir(p.path()); err != nil {
 				return err
 			}
 			p.dirUnsynced = false
@@ -562,13 +562,13 @@ func (r *recovery) publish(start int64) error {
 
 // loadEpochs reads leader-epoch-checkpoint; when it is lost the epochs are taken from the batches.
 func (r *recovery) loadEpochs() {
-	err := r.p.epochs.Load(r.fs, r.p.path)
+	err := r.p.epochs.Load(r.fs, r.p.path())
 	if err == nil {
 		return
 	}
 	r.p.epochs = checkpoint.Epochs{}
 	if !errors.Is(err, fs.ErrNotExist) {
-		r.p.store.logger.Warn("leader epochs taken from the log", "dir", r.p.path, "reason", err)
+		r.p.store.logger.Warn("leader epochs taken from the log", "dir", r.p.path(), "reason", err)
 	}
 	r.epochLost = true
 }
@@ -576,7 +576,7 @@ func (r *recovery) loadEpochs() {
 // readSnapshot loads the newest snapshot at or below offset that holds; -1: there is none.
 func (r *recovery) readSnapshot(offset int64) (*producer.States, int64) {
 	for _, at := range slices.Backward(r.snapshots) {
-		name := segmentFile(r.p.path, at, snapshotSuffix)
+		name := segmentFile(r.p.path(), at, snapshotSuffix)
 		if at > offset {
 			// It tells of records that are gone, and must not come back when others have taken their offsets.
 			r.remove = append(r.remove, name)

@@ -138,7 +138,7 @@ func (r *recovery) rewriteAborted(g *segment, aborted []AbortedTxn) error {
 	for _, a := range aborted {
 		b = append(b, index.EncodeAborted(a)...)
 	}
-	if err := vfs.WriteFileAtomic(r.fs, g.path(txnIndexSuffix), r.p.path, b); err != nil {
+	if err := vfs.WriteFileAtomic(r.fs, g.path(txnIndexSuffix), r.p.path(), b); err != nil {
 		return err
 	}
 	g.aborted.Store(&aborted)

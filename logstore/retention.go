@@ -40,7 +40,7 @@ func (p *Partition) applyRetention(nowMs int64, startOnly bool) error {
 			n--
 		} else if _, rollErr := p.roll(nowMs); rollErr == nil {
 			list = p.segments.Load()
-			p.store.committer.enqueue(p) // makes the new file durable
+			p.store.committer.Enqueue(&p.commits) // makes the new file durable
 		} else if n--; n == 0 { // a full disk: the others make the room for the next try
 			err = rollErr
 		}
@@ -63,7 +63,7 @@ func (p *Partition) applyRetention(nowMs int64, startOnly bool) error {
 	p.mu.Unlock()
 	p.store.logger.Info("segments deleted", "topic", p.topic, "partition", p.id, "segments", n, "bytes", bytes, "logStartOffset", start, "reason", reason)
 	// On a full disk this write fails, and the deletion must go on all the same: the first segment's name says as much.
-	if err := p.store.writeCheckpoints(p.logDir, nil); err != nil {
+	if err := p.store.writeCheckpoints(p.logDir(), nil); err != nil {
 		p.store.logger.Warn("log start not in the checkpoint", "topic", p.topic, "partition", p.id, "error", err)
 	}
 	// The snapshot at the new start tells of producers whose batches are deleted: it must be there before they go. When it
@@ -152,7 +152,7 @@ func (g *segment) moveAside() error {
 }
 
 func (p *Partition) removeSnapshot(offset int64) error {
-	if err := p.store.fs.Remove(segmentFile(p.path, offset, snapshotSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := p.store.fs.Remove(segmentFile(p.path(), offset, snapshotSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -162,7 +162,7 @@ func (p *Partition) removeSnapshot(offset int64) error {
 // durable, and then there is room for the rest.
 func (p *Partition) startAt(before int64) error {
 	starts := map[*Partition]int64{p: before}
-	err := p.store.writeCheckpoints(p.logDir, starts)
+	err := p.store.writeCheckpoints(p.logDir(), starts)
 	if !errors.Is(err, unix.ENOSPC) {
 		return err
 	}
@@ -180,7 +180,7 @@ func (p *Partition) startAt(before int64) error {
 	}
 	p.store.janitor.releaseDue(true)
 	p.store.janitor.bury()
-	return p.store.writeCheckpoints(p.logDir, starts)
+	return p.store.writeCheckpoints(p.logDir(), starts)
 }
 
 // DeleteRecords moves the log start offset to before (-1: the high watermark), durably before it returns (KIP-107), and

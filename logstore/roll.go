@@ -85,7 +85,7 @@ func (p *Partition) roll(nowMs int64) (*segment, error) {
 		return old, nil
 	}
 	end := p.end.offset.Load()
-	g := newSegment(p.store, p.path, end)
+	g := newSegment(p.store, p.path(), end)
 	f, err := p.store.fs.OpenFile(g.path(logSuffix), vfs.Create|vfs.Truncate)
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
 	"kaas/logstore/checkpoint"
+	"kaas/logstore/groupcommit"
 	"kaas/logstore/index"
 	"kaas/logstore/producer"
 )
@@ -37,7 +38,7 @@ type Store struct {
 	logger    *slog.Logger
 	clusterID string
 	dirs      []*logDir
-	committer *committer
+	committer *groupcommit.Committer
 	janitor   *janitor
 	compactor *compactor
 	healer    *healer
@@ -107,7 +108,7 @@ func newStore(o Options) (*Store, error) {
 	setDefaults(&o)
 	s := &Store{options: o, fs: o.FS, logger: o.Logger, seed: maphash.MakeSeed(), creating: map[checkpoint.Key]chan struct{}{}, broken: map[checkpoint.Key]*broken{}}
 	s.graveyard.wake = make(chan struct{}, 1)
-	s.committer = newCommitter(o.FlushWorkers, s.nowMs)
+	s.committer = groupcommit.New(o.FlushWorkers, s.nowMs)
 	s.janitor = newJanitor(s)
 	s.compactor = newCompactor(s)
 	s.healer = newHealer(s)
@@ -301,12 +302,12 @@ func (s *Store) publish(key checkpoint.Key, p *Partition) {
 		parts[id] = other
 	}
 	if old := parts[key.Partition]; old != nil {
-		old.logDir.partitions--
+		old.logDir().partitions--
 	}
 	delete(parts, key.Partition)
 	if p != nil {
 		parts[key.Partition] = p
-		p.logDir.partitions++
+		p.logDir().partitions++
 	}
 	if next[key.Topic] = parts; len(parts) == 0 {
 		delete(next, key.Topic)
@@ -360,14 +361,14 @@ func (s *Store) Ensure(topic string, topicID [16]byte, partition int32, c Config
 			p.SetConfig(c)
 			return p, nil
 		case [16]byte{}: // created, or copied here, without its metadata
-			if err := checkpoint.WritePartitionMetadata(s.fs, p.path, topicID); err != nil {
+			if err := checkpoint.WritePartitionMetadata(s.fs, p.path(), topicID); err != nil {
 				return nil, p.wrap(err)
 			}
 			p.topicID = topicID
 			p.SetConfig(c)
 			return p, nil
 		}
-		s.logger.Warn("directory of another topic id set aside", "dir", p.path, "found", checkpoint.UUIDString(p.topicID), "wanted", checkpoint.UUIDString(topicID))
+		s.logger.Warn("directory of another topic id set aside", "dir", p.path(), "found", checkpoint.UUIDString(p.topicID), "wanted", checkpoint.UUIDString(topicID))
 		if _, err := s.setAside(p, strayDirSuffix); err != nil {
 			return nil, err
 		}
@@ -395,10 +396,10 @@ func (s *Store) create(key checkpoint.Key, topicID [16]byte, c Config) (*Partiti
 	p := s.newPartition(d, key, filepath.Join(d.path, partitionDir(key.Topic, key.Partition)))
 	p.topicID = topicID
 	p.SetConfig(c)
-	g := newSegment(s, p.path, 0)
+	g := newSegment(s, p.path(), 0)
 	g.maxTimestampMs, g.createdMs = -1, s.nowMs()
 	g.mem.Store(new(index.Writable))
-	err := s.fs.Mkdir(p.path)
+	err := s.fs.Mkdir(p.path())
 	if err == nil {
 		var f vfs.File
 		if f, err = s.fs.OpenFile(g.path(logSuffix), vfs.Create); err == nil {
@@ -406,14 +407,14 @@ func (s *Store) create(key checkpoint.Key, topicID [16]byte, c Config) (*Partiti
 		}
 	}
 	if err == nil {
-		err = checkpoint.WritePartitionMetadata(s.fs, p.path, topicID)
+		err = checkpoint.WritePartitionMetadata(s.fs, p.path(), topicID)
 	}
 	if err == nil {
 		err = s.fs.SyncDir(d.path)
 	}
 	if err != nil {
 		if !errors.Is(err, fs.ErrExist) {
-			err = errors.Join(err, s.fs.RemoveAll(p.path)) // nothing was served from it
+			err = errors.Join(err, s.fs.RemoveAll(p.path())) // nothing was served from it
 		}
 		return nil, fmt.Errorf("%s-%d: %w: %w", key.Topic, key.Partition, ErrStorage, err)
 	}
@@ -440,7 +441,9 @@ func (s *Store) placement(key checkpoint.Key) (best *logDir, stale bool) {
 }
 
 func (s *Store) newPartition(d *logDir, key checkpoint.Key, path string) *Partition {
-	p := &Partition{store: s, topic: key.Topic, id: key.Partition, logDir: d, path: path, producers: producer.New()}
+	p := &Partition{store: s, topic: key.Topic, id: key.Partition, producers: producer.New()}
+	p.place.Store(&place{d, path})
+	p.commits.Commit = p.commit
 	c := DefaultConfig()
 	p.config.Store(&c)
 	p.cleanedTo.Store(-1)
@@ -473,17 +476,17 @@ func (s *Store) Delete(topic string, partition int32) error {
 func (s *Store) setAside(p *Partition, suffix string) (aside string, err error) {
 	s.mu.Lock()
 	s.publish(checkpoint.Key{Topic: p.topic, Partition: p.id}, nil)
-	p.logDir.stale[checkpoint.Key{Topic: p.topic, Partition: p.id}] = true
+	p.logDir().stale[checkpoint.Key{Topic: p.topic, Partition: p.id}] = true
 	s.mu.Unlock()
 	p.close()
 	s.compactor.leave(p)
 	p.headMu.Lock() // nothing may go on to rename files at this path: the next partition of the name gets it
 	defer p.headMu.Unlock()
-	aside = filepath.Join(p.logDir.path, asideDir(p.topic, p.id, checkpoint.RandomUUID(), suffix))
-	if err := s.fs.Rename(p.path, aside); err != nil {
+	aside = filepath.Join(p.logDir().path, asideDir(p.topic, p.id, checkpoint.RandomUUID(), suffix))
+	if err := s.fs.Rename(p.path(), aside); err != nil {
 		return "", p.wrap(fmt.Errorf("%w: %w", ErrStorage, err))
 	}
-	if err := s.fs.SyncDir(p.logDir.path); err != nil {
+	if err := s.fs.SyncDir(p.logDir().path); err != nil {
 		return "", p.wrap(fmt.Errorf("%w: %w", ErrStorage, err))
 	}
 	return aside, nil
@@ -522,7 +525,7 @@ func (s *Store) Stray(keep func(topic string, partition int32, id [16]byte) bool
 			errs = append(errs, err)
 			continue
 		}
-		s.logger.Warn("directory without a topic set aside", "dir", p.path, "now", aside)
+		s.logger.Warn("directory without a topic set aside", "dir", p.path(), "now", aside)
 	}
 	return errors.Join(errs...)
 }

@@ -88,7 +88,7 @@ func (h *harness) kill() {
 	s.healer.wait()
 	close(s.janitor.stop)
 	<-s.janitor.done
-	s.committer.close()
+	s.committer.Close()
 	for _, p := range s.All() {
 		p.close()
 	}

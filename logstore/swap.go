@@ -19,7 +19,7 @@ import (
 // them leaves: docs/format/operations.md, compaction.
 func (p *Partition) cleanGroup(ctx context.Context, r *cleaner.Round, group []*segment, sources []cleaner.Source) error {
 	first, last := group[0], group[len(group)-1]
-	g := newSegment(p.store, p.path, first.baseOffset)
+	g := newSegment(p.store, p.path(), first.baseOffset)
 	f, err := p.store.fs.OpenFile(g.path(logSuffix)+cleanedSuffix, vfs.Create|vfs.Truncate)
 	if err != nil {
 		return err
@@ -114,13 +114,13 @@ func (p *Partition) swap(group []*segment, g *segment) (swapped bool, err error)
 		return true, err
 	}
 	fsys := p.store.fs
-	if err := renameAll(fsys, p.path, g.baseOffset, cleanedSuffix, swapSuffix); err != nil {
+	if err := renameAll(fsys, p.path(), g.baseOffset, cleanedSuffix, swapSuffix); err != nil {
 		if removeErr := g.removeWith(swapSuffix); removeErr != nil {
 			return fail("taking the new files back", errors.Join(err, removeErr))
 		}
 		return false, err
 	}
-	if err := fsys.SyncDir(p.path); err != nil {
+	if err := fsys.SyncDir(p.path()); err != nil {
 		return fail("naming the new files", err)
 	}
 	for _, old := range group {
@@ -146,10 +146,10 @@ func (p *Partition) swap(group []*segment, g *segment) (swapped bool, err error)
 			}
 		}
 	}
-	if err := renameAll(fsys, p.path, g.baseOffset, swapSuffix, ""); err != nil {
+	if err := renameAll(fsys, p.path(), g.baseOffset, swapSuffix, ""); err != nil {
 		return fail("giving the new files their names", err)
 	}
-	if err := fsys.SyncDir(p.path); err != nil {
+	if err := fsys.SyncDir(p.path()); err != nil {
 		return fail("giving the new files their names", err)
 	}
 	g.mem.Store(nil) // lookups map the files from here on
@@ -216,7 +216,7 @@ func (g *segment) indexBytes() int64 {
 
 // finishSwaps brings swaps to their end that a crash interrupted. Each step can be done again.
 func (r *recovery) finishSwaps() error {
-	entries, err := r.fs.List(r.p.path)
+	entries, err := r.fs.List(r.p.path())
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (r *recovery) finishSwaps() error {
 	for _, e := range entries {
 		base, suffix, ok := parseSegmentFile(e.Name)
 		if ok && strings.HasSuffix(suffix, swapSuffix) && !slices.Contains(bases, base) {
-			if err := r.fs.Remove(filepath.Join(r.p.path, e.Name)); err != nil { // the log did not get so far
+			if err := r.fs.Remove(filepath.Join(r.p.path(), e.Name)); err != nil { // the log did not get so far
 				return err
 			}
 			changed = true
@@ -249,7 +249,7 @@ func (r *recovery) finishSwaps() error {
 		changed = true
 	}
 	if changed {
-		return r.fs.SyncDir(r.p.path)
+		return r.fs.SyncDir(r.p.path())
 	}
 	return nil
 }
@@ -257,11 +257,11 @@ func (r *recovery) finishSwaps() error {
 // finishSwap puts <base>.log.swap into the place of the segments that it covers. While <base>.log is there its side files
 // are the old ones, because they were moved aside before it; afterwards they are new.
 func (r *recovery) finishSwap(base int64, logs []int64, names map[string]bool) error {
-	swap := segmentFile(r.p.path, base, logSuffix) + swapSuffix
+	swap := segmentFile(r.p.path(), base, logSuffix) + swapSuffix
 	end, err := r.endOfSwap(swap)
-	if err != nil && names[filepath.Base(segmentFile(r.p.path, base, logSuffix))] {
+	if err != nil && names[filepath.Base(segmentFile(r.p.path(), base, logSuffix))] {
 		r.p.store.logger.Warn("compacted segment unreadable, the old ones are kept", "file", swap, "error", err)
-		return newSegment(r.p.store, r.p.path, base).removeWith(swapSuffix)
+		return newSegment(r.p.store, r.p.path(), base).removeWith(swapSuffix)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", swap, err)
@@ -272,12 +272,12 @@ func (r *recovery) finishSwap(base int64, logs []int64, names map[string]bool) e
 			continue
 		}
 		replaced++
-		if err := newSegment(r.p.store, r.p.path, old).removeWith(""); err != nil {
+		if err := newSegment(r.p.store, r.p.path(), old).removeWith(""); err != nil {
 			return err
 		}
 	}
 	r.p.store.logger.Info("compaction finished that a stop interrupted", "file", swap, "replaced", replaced, "endOffset", end)
-	return renameAll(r.fs, r.p.path, base, swapSuffix, "")
+	return renameAll(r.fs, r.p.path(), base, swapSuffix, "")
 }
 
 // endOfSwap is the offset behind the last batch: the cleaner keeps the last one of all that it replaces.
