@@ -53,7 +53,7 @@ func (a *Admin) describeClientQuotas(r *codec.Request) {
 	}
 	response := request.ResponseKind().(*kmsg.DescribeClientQuotasResponse)
 	if !a.allowedCluster(r, auth.OperationDescribeConfigs) {
-		response.ErrorCode, response.ErrorMessage = kerr.ClusterAuthorizationFailed.Code, kmsg.StringPtr(clusterDenied)
+		response.ErrorCode = kerr.ClusterAuthorizationFailed.Code // as Kafka, without a text
 		r.Respond(response)
 		return
 	}

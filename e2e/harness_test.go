@@ -42,7 +42,8 @@ type broker struct {
 func targetIsKafka() bool { return os.Getenv("KAAS_E2E_TARGET") == "kafka" }
 
 // startBroker starts a broker on a free port with an empty directory and
-// waits until it answers. Each setting is one line of server.properties.
+// waits until it answers. Each setting is one line of server.properties, in which
+// {address} is that of the plaintext listener.
 func startBroker(t *testing.T, settings ...string) *broker {
 	t.Helper()
 	return startOne(t, targetIsKafka(), settings...)
@@ -74,7 +75,7 @@ func startOne(t *testing.T, reference bool, settings ...string) *broker {
 		// The default port would make two brokers of one machine meet.
 		lines = append(lines, "http.address=")
 	}
-	must(t, os.WriteFile(b.properties, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
+	must(t, os.WriteFile(b.properties, []byte(strings.ReplaceAll(strings.Join(lines, "\n"), "{address}", b.address)+"\n"), 0o644))
 	b.start()
 	t.Cleanup(func() {
 		b.kill9()
