@@ -70,6 +70,7 @@ type logDir struct {
 	checkpointMu sync.Mutex              // serialises rewrites of the checkpoint files; before Partition.mu
 	hasCleanedTo bool                    // there is a cleaner-offset-checkpoint; owner: checkpointMu
 	partitions   int                     // served or being made; owner: Store.mu
+	names        sharedSync              // of the directory's entries
 	stale        map[checkpoint.Key]bool // deleted partitions that the checkpoint files may still name; owner: Store.mu
 }
 
@@ -410,7 +411,7 @@ func (s *Store) create(key checkpoint.Key, topicID [16]byte, c Config) (*Partiti
 		err = checkpoint.WritePartitionMetadata(s.fs, p.path(), topicID)
 	}
 	if err == nil {
-		err = s.fs.SyncDir(d.path)
+		err = d.names.sync(func() error { return s.fs.SyncDir(d.path) })
 	}
 	if err != nil {
 		if !errors.Is(err, fs.ErrExist) {
@@ -486,7 +487,8 @@ func (s *Store) setAside(p *Partition, suffix string) (aside string, err error) 
 	if err := s.fs.Rename(p.path(), aside); err != nil {
 		return "", p.wrap(fmt.Errorf("%w: %w", ErrStorage, err))
 	}
-	if err := s.fs.SyncDir(p.logDir().path); err != nil {
+	d := p.logDir()
+	if err := d.names.sync(func() error { return s.fs.SyncDir(d.path) }); err != nil {
 		return "", p.wrap(fmt.Errorf("%w: %w", ErrStorage, err))
 	}
 	return aside, nil
