@@ -91,7 +91,7 @@ func TestFindCoordinatorCreatesTheInternalTopic(t *testing.T) {
 		made    string
 	}{
 		{0, goPool{}, nil, 0, "__consumer_offsets 50 map[cleanup.policy:compact compression.type:producer segment.bytes:104857600]"},
-		{1, goPool{}, nil, 0, "__transaction_state 50 map[cleanup.policy:compact compression.type:uncompressed segment.bytes:104857600]"},
+		{1, goPool{}, nil, 0, "__transaction_state 50 map[cleanup.policy:compact compression.type:producer segment.bytes:104857600]"},
 		{0, fullPool{}, nil, kerr.CoordinatorNotAvailable.Code, ""},
 		{0, goPool{}, meta.ErrUnavailable, kerr.CoordinatorNotAvailable.Code, "__consumer_offsets 50 map[cleanup.policy:compact compression.type:producer segment.bytes:104857600]"},
 		{2, goPool{}, nil, kerr.InvalidRequest.Code, ""},

@@ -59,13 +59,13 @@ func (t *Topics) wait() time.Duration {
 func (t *Topics) shape(name string) (partitions int32, overrides map[string]string) {
 	switch name {
 	case meta.ConsumerOffsetsTopic:
-		return t.Config.OffsetsTopicNumPartitions, compacted("producer", t.Config.OffsetsTopicSegmentBytes)
+		return t.Config.OffsetsTopicNumPartitions, compacted(t.Config.OffsetsTopicSegmentBytes)
 	case meta.TransactionStateTopic:
-		return t.Config.TransactionStateLogNumPartitions, compacted("uncompressed", t.Config.TransactionStateLogSegmentBytes)
+		return t.Config.TransactionStateLogNumPartitions, compacted(t.Config.TransactionStateLogSegmentBytes)
 	}
 	return -1, nil
 }
 
-func compacted(compression string, segmentBytes int32) map[string]string {
-	return map[string]string{"cleanup.policy": "compact", "compression.type": compression, "segment.bytes": fmt.Sprint(segmentBytes)}
+func compacted(segmentBytes int32) map[string]string {
+	return map[string]string{"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": fmt.Sprint(segmentBytes)}
 }

@@ -40,3 +40,19 @@ func TestTopicsThatDoNotComeToBeHoldUpOneReplyOnly(t *testing.T) {
 		t.Errorf("waits %v", creator.waits)
 	}
 }
+
+// The settings of the internal topics are ones that a topic may have; a wrong one
+// would leave groups or transactions without a coordinator.
+func TestInternalTopicsCanBeMade(t *testing.T) {
+	t.Parallel()
+	topics := &Topics{Config: config.DefaultBroker()}
+	for _, name := range []string{meta.ConsumerOffsetsTopic, meta.TransactionStateTopic} {
+		partitions, overrides := topics.shape(name)
+		if partitions != 50 {
+			t.Errorf("%s has %d partitions", name, partitions)
+		}
+		if _, err := config.ParseTopic(topics.Config, overrides); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
