@@ -82,12 +82,7 @@ func serve(cfg *config.Broker, logger *slog.Logger, level *slog.LevelVar, starte
 		stopping <- <-signals
 		first := time.Now()
 		cancel() // a start that is still under way ends here
-		s := <-signals
-		for time.Since(first) < limits.SignalEcho {
-			s = <-signals
-		}
-		logger.Warn("second signal: exiting at once, without a last commit", slog.String("signal", s.String()))
-		os.Exit(128 + int(s.(syscall.Signal)))
+		os.Exit(awaitForcedExit(signals, first, limits.ForcedExitTimeout, logger))
 	}()
 
 	s, err := start(ctx, cfg, logger, level)
@@ -107,4 +102,24 @@ func serve(cfg *config.Broker, logger *slog.Logger, level *slog.LevelVar, starte
 	}
 	logger.Info("stopped", slog.Float64("stopMs", float64(time.Since(began).Microseconds())/1000))
 	return nil
+}
+
+// awaitForcedExit returns the exit code of a broker that does not get to its end:
+// a second signal came, or limit has passed since the first one because the start
+// or the stop hangs in the file system, where nothing can be cancelled.
+func awaitForcedExit(signals <-chan os.Signal, first time.Time, limit time.Duration, logger *slog.Logger) int {
+	hangs := time.After(time.Until(first.Add(limit)))
+	for {
+		select {
+		case s := <-signals:
+			if time.Since(first) < limits.SignalEcho {
+				continue
+			}
+			logger.Warn("second signal: exiting at once, without a last commit", slog.String("signal", s.String()))
+			return 128 + int(s.(syscall.Signal))
+		case <-hangs:
+			logger.Error("the stop hangs: exiting without a last commit", slog.Duration("after", limit))
+			return 1
+		}
+	}
 }

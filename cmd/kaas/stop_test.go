@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"os"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,5 +28,18 @@ func TestAStepThatHangsDoesNotKeepTheStopFromTheLastCommit(t *testing.T) {
 	}
 	if want := []string{"failing", "log store"}; !slices.Equal(ran, want) {
 		t.Errorf("ran %q", ran)
+	}
+}
+
+func TestABrokerThatDoesNotGetToItsEndExits(t *testing.T) {
+	t.Parallel()
+	logger := slog.New(slog.DiscardHandler)
+	if code := awaitForcedExit(nil, time.Now(), time.Millisecond, logger); code != 1 {
+		t.Errorf("a stop that hangs: exit code %d", code)
+	}
+	signals := make(chan os.Signal, 1)
+	signals <- syscall.SIGINT
+	if code := awaitForcedExit(signals, time.Now().Add(-time.Minute), time.Hour, logger); code != 128+int(syscall.SIGINT) {
+		t.Errorf("a second signal: exit code %d", code)
 	}
 }

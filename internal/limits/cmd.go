@@ -13,6 +13,10 @@ const (
 	// lose their connection and find their coordinator again.
 	DrainTimeout = 3 * time.Second
 
+	// ForcedExitTimeout is when a broker that was asked to stop exits without having
+	// stopped; it leaves StopTimeout the time to do it well.
+	ForcedExitTimeout = StopTimeout + 3*time.Second
+
 	// StopStepTimeout bounds the parts of a stop that wait for files of the user's:
 	// what hangs there must not keep the log store from its last commit.
 	StopStepTimeout = 3 * time.Second
