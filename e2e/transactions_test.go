@@ -203,3 +203,64 @@ func TestKafkaTransactionTools(t *testing.T) {
 		"--formatter", "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter")
 	mustContain(t, out, `"transactionalId":"perf"`, `"transactionalId":"hanging"`)
 }
+
+// TestJavaExactlyOnceOverKills is the same with Apache Kafka's own copier, a consume-
+// transform-produce loop of the Java clients.
+func TestJavaExactlyOnceOverKills(t *testing.T) {
+	t.Parallel()
+	needJava(t)
+	b := startBroker(t)
+	b.createTopic(t, "in", 1, nil)
+	b.createTopic(t, "out", 1, nil)
+	const records = 30_000
+	input := b.client(t, kgo.DefaultProduceTopic("in"))
+	for number := range uint64(records) {
+		input.Produce(testContext(t), &kgo.Record{Value: []byte(fmt.Sprintf("%08d", number))}, nil)
+	}
+	must(t, input.Flush(testContext(t)))
+	finished := make(chan string, 1)
+	go func() {
+		stdout, stderr, err := try(t, nil, fromRoot(t, "e2e/kafka/tool"), "org.apache.kafka.tools.TransactionalMessageCopier", "--broker-list", b.address,
+			"--transactional-id", "copier", "--consumer-group", "copiers", "--input-topic", "in", "--input-partition", "0", "--output-topic", "out",
+			"--max-messages", fmt.Sprint(records), "--transaction-size", "50", "--group-mode", "--use-group-metadata")
+		if err != nil {
+			stdout += stderr + err.Error()
+		}
+		finished <- stdout
+	}()
+	kills := 0
+	for done := false; !done && kills < loopKills; {
+		before := b.endOffsets(t, "out")[0]
+		eventually(t, 60*time.Second, func() error {
+			select {
+			case out := <-finished:
+				done = true
+				finished <- out
+				return nil
+			default:
+			}
+			if end := b.endOffsets(t, "out")[0]; end < before+200 {
+				return fmt.Errorf("the copies end at %d", end)
+			}
+			return nil
+		})
+		if !done {
+			b.kill9()
+			b.start()
+			kills++
+		}
+	}
+	mustContain(t, <-finished, `"stage":"ShutdownComplete"`, fmt.Sprintf(`"totalProcessed":%d`, records))
+	consumer := b.client(t, kgo.ConsumeTopics("out"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	for next := 0; next < records; {
+		fetches := consumer.PollFetches(testContext(t))
+		must(t, fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) {
+			if want := fmt.Sprintf("%08d", next); string(r.Value) != want {
+				t.Fatalf("offset %d holds %s, %s was due", r.Offset, r.Value, want)
+			}
+			next++
+		})
+	}
+	t.Logf("%d records were copied once over %d kills", records, kills)
+}
