@@ -7,7 +7,7 @@ PGO     := $(if $(wildcard profiles/default.pgo),$(abspath profiles/default.pgo)
 BUILD   := CGO_ENABLED=0 $(GO) build -trimpath -pgo=$(PGO) -ldflags '-s -w -X main.version=$(VERSION)'
 
 # Rooms with goroutines of their own: the race detector runs over these.
-RACE := $(foreach d,internal/bufpool internal/delay obs netio logstore coord group txn broker admin kube cmd/kaas,$(if $(wildcard $(d)/*_test.go),./$(d)/...))
+RACE := $(foreach d,internal/bufpool internal/delay obs auth quota netio logstore coord group txn broker admin kube cmd/kaas,$(if $(wildcard $(d)/*_test.go),./$(d)/...))
 # The race detector links against the C library.
 CC_FOUND := $(shell command -v gcc || command -v clang)
 

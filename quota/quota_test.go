@@ -115,9 +115,11 @@ func TestOverrides(t *testing.T) {
 	if m.Refresh(); c.Counts(Produce) || m.Effective("u") != nil {
 		t.Error("the quota outlives its resource")
 	}
+	m.mu.Lock()
 	for i := range limits.QuotaOverrides {
 		m.overrides[strconv.Itoa(i)] = map[string]float64{}
 	}
+	m.mu.Unlock()
 	if m.Override("one too many", map[string]*float64{ProducerByteRate: value(1)}) {
 		t.Error("overrides are not bounded")
 	}
