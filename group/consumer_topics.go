@@ -2,6 +2,7 @@ package group
 
 import (
 	"encoding/binary"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"regexp"
@@ -44,6 +45,9 @@ func (m *Machine) image() *meta.Image {
 
 // compileRegex reads an expression of RE2's syntax. Topics must match as a whole.
 func compileRegex(expression string) (*regexp.Regexp, error) {
+	if len(expression) > limits.GroupRegexBytes {
+		return nil, fmt.Errorf("it has %d bytes, at most %d are allowed", len(expression), limits.GroupRegexBytes)
+	}
 	if _, err := regexp.Compile(expression); err != nil { // by itself: "a)(b" must not be helped by what is put around it
 		return nil, err
 	}

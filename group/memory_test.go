@@ -7,6 +7,7 @@ import (
 
 	"kaas/coord"
 	"kaas/coord/coordtest"
+	"kaas/meta"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -25,6 +26,8 @@ func (l *forgetfulLog) WhenCommitted(_ int64, f func(error)) { f(nil) }
 func TestAbandonedGroupsReturnTheirMemory(t *testing.T) {
 	config := DefaultConfig()
 	config.InitialRebalanceDelayMs, config.OffsetsRetentionMs, config.RetentionCheckIntervalMs = 0, 60_000, 10_000
+	image := testImage(map[string]string{"t": "3", "u": "2", "v": "1"})
+	config.Image = func() *meta.Image { return image }
 	id := 0
 	config.NewMemberSuffix = func() string { id++; return fmt.Sprint(id) }
 	steps, err := coord.NewSteps(NewMachine(&config), &forgetfulLog{Log: coordtest.NewLog()}, 0, 0)
@@ -65,17 +68,17 @@ func TestAbandonedGroupsReturnTheirMemory(t *testing.T) {
 	}
 }
 
-// abandon leaves a group behind in one of four ways.
+// abandon leaves a group behind in one of six ways.
 func abandon(name string, i int) func(*Machine, *coord.Turn) {
 	return func(m *Machine, t *coord.Turn) {
 		join := kmsg.NewPtrJoinGroupRequest()
 		join.Version, join.Group, join.ProtocolType = 3, name, "consumer"
 		join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 10_000, 10_000
-		join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: make([]byte, 500)}}
+		join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: append(scriptMetadata("topics(t)"), make([]byte, 500)...)}}
 		commit := kmsg.NewPtrOffsetCommitRequest()
 		commit.Version, commit.Group, commit.Generation = 8, name, -1
 		commit.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: "t", Partitions: make([]kmsg.OffsetCommitRequestTopicPartition, 5)}}
-		switch i % 4 {
+		switch i % 6 {
 		case 0: // an id that nobody came back with
 			join.Version = 5
 			m.JoinGroup(t, Client{ID: "c"}, join, func(*kmsg.JoinGroupResponse) {})
@@ -86,8 +89,24 @@ func abandon(name string, i int) func(*Machine, *coord.Turn) {
 			m.JoinGroup(t, Client{ID: "c"}, join, func(*kmsg.JoinGroupResponse) {})
 		case 3: // a leader that dies before it syncs
 			m.JoinGroup(t, Client{ID: "c"}, join, func(*kmsg.JoinGroupResponse) {})
+		case 4: // a member of the consumer protocol that is never heard of again
+			m.ConsumerHeartbeat(t, Client{ID: "c"}, firstBeat(name, "t", "u"), all, func(*kmsg.ConsumerGroupHeartbeatResponse) {})
+		case 5: // as 3, and one that turns the group into a consumer group; offsets
+			m.JoinGroup(t, Client{ID: "c"}, join, func(*kmsg.JoinGroupResponse) {})
+			m.ConsumerHeartbeat(t, Client{ID: "c"}, firstBeat(name, "t"), all, func(*kmsg.ConsumerGroupHeartbeatResponse) {})
+			commit.Version, commit.MemberID, commit.Generation = 9, "m", 2
+			m.OffsetCommit(t, commit, func(*kmsg.OffsetCommitResponse) {})
 		}
 	}
+}
+
+func all(string) bool { return true }
+
+func firstBeat(group string, topics ...string) *kmsg.ConsumerGroupHeartbeatRequest {
+	r := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	r.Version, r.Group, r.MemberID, r.RebalanceTimeoutMillis = 1, group, "m", 10_000
+	r.SubscribedTopicNames, r.SubscribedTopicRegex, r.Topics = topics, kmsg.StringPtr("v.*"), []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+	return r
 }
 
 func heapBytes() int64 {

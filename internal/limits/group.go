@@ -38,4 +38,6 @@ const (
 	// GroupRegexRefreshMs: the regular expressions of a group are matched against changed topics at most this often
 	// (GroupMetadataManager's batched refresh).
 	GroupRegexRefreshMs = 10_000
+	// GroupRegexBytes is the longest regular expression that a member may subscribe by: it is compiled by the shard.
+	GroupRegexBytes = 64 << 10
 )
