@@ -502,3 +502,27 @@ func TestTransactionalProduceDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations per request", n)
 	}
 }
+
+// A transaction ends although one of its partitions is deleted before its marker.
+func TestTransactionOfADeletedTopic(t *testing.T) {
+	t.Parallel()
+	b := newTxnBroker(t)
+	p := newTxnProducer(t, b, "x")
+	if r := p.produce(12, 0, 0, "gone"); r.ErrorCode != 0 {
+		t.Fatalf("%+v", r)
+	}
+	if code := p.commitOffset(5, "g", 3); code != 0 {
+		t.Fatal(code)
+	}
+	if err := b.DropTopic(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.end(5, true); code != 0 {
+		t.Fatal(code)
+	}
+	describe := kmsg.NewPtrDescribeTransactionsRequest()
+	describe.TransactionalIDs = []string{"x"}
+	eventually(t, "the transaction is complete", func() bool {
+		return call[*kmsg.DescribeTransactionsResponse](t, b, testSession(), describe).TransactionStates[0].State == "CompleteCommit"
+	})
+}

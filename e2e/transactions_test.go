@@ -91,7 +91,7 @@ func TestExactlyOnceOverKills(t *testing.T) {
 func copyInTransactions(ctx context.Context, address, id string, copied *atomic.Int64) error {
 	session, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(address), kgo.TransactionalID(id), kgo.ConsumerGroup(loopGroup),
 		kgo.ConsumeTopics("in"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DefaultProduceTopic("out"),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(), kgo.TransactionTimeout(5*time.Second),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.TransactionTimeout(5*time.Second),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }), kgo.MetadataMinAge(50*time.Millisecond),
 		kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(200*time.Millisecond))
 	if err != nil {
