@@ -75,26 +75,24 @@ func newNonce() string {
 // Step takes a message of the client and returns the answer. An error wraps
 // ErrFailed and ends the exchange.
 func (e *Exchange) Step(message []byte) (answer []byte, err error) {
-	text := string(message)
-	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-		e.state = finished
-		return nil, fmt.Errorf("%w: a message is no UTF-8 text", ErrFailed)
-	}
-	switch e.state {
-	case expectFirst:
-		e.state = expectFinal
-		answer, err = e.first(text)
-	case expectFinal:
-		e.state = finished
-		answer, err = e.final(text)
-	default:
+	if e.state == finished {
 		return nil, fmt.Errorf("%w: a message after the end", ErrFailed)
 	}
-	if err != nil {
-		e.state = finished
-		e.user = ""
+	handle, next := e.first, expectFinal
+	if e.state == expectFinal {
+		handle, next = e.final, finished
+	}
+	text := string(message)
+	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		err = fmt.Errorf("%w: a message is no UTF-8 text", ErrFailed)
+	} else {
+		answer, err = handle(text)
+	}
+	if err != nil { // of whatever kind: nobody has authenticated
+		e.state, e.user = finished, ""
 		return nil, err
 	}
+	e.state = next
 	return answer, nil
 }
 
