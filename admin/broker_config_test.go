@@ -54,7 +54,7 @@ func TestBrokerConfigRefusals(t *testing.T) {
 			{"ssl.keystore.location", "x", "Cannot update these configs dynamically: [ssl.keystore.location]"},
 			{"no.such.key", "x", "Unknown broker config name: no.such.key"},
 			{"log.retention.ms", "abc", `invalid value "abc" for configuration log.retention.ms`},
-			{"log.cleaner.threads", "99999999999", `invalid value "99999999999"`},
+			{"max.connections", "99999999999", `invalid value "99999999999"`},
 			{"compression.type", "gzip", "only producer"},
 		} {
 			code, message := h.incremental(1, false, onBroker, name, operation{"log.retention.ms", opDelete, "-"}, operation{bad.key + "", opSet, bad.value})

@@ -226,11 +226,10 @@ var inertDynamic = []struct {
 	typ  Type
 	keys string
 }{
-	{Boolean, `errors.deadletterqueue.auto.create.topics.enable follower.fetch.last.tiered.offset.enable
-		transaction.partition.verification.enable`},
+	{Boolean, "errors.deadletterqueue.auto.create.topics.enable follower.fetch.last.tiered.offset.enable"},
 	{String, "errors.deadletterqueue.topic.name.prefix max.connections.per.ip.overrides"},
 	{List, "metric.reporters"},
-	{Int, `group.consumer.assignment.interval.ms group.coordinator.cached.buffer.max.bytes
+	{Int, `group.coordinator.cached.buffer.max.bytes
 		group.share.assignment.interval.ms group.streams.assignment.interval.ms max.connection.creation.rate
 		num.replica.fetchers remote.fetch.max.wait.ms remote.log.manager.copier.thread.pool.size
 		remote.log.manager.expiration.thread.pool.size remote.log.manager.follower.thread.pool.size
