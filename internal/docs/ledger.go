@@ -10,9 +10,14 @@ var Ledger = []LeftOut{
 		Why:  "Kafka does not serve them by default either",
 	},
 	{
-		What: "the consumer group protocol of KIP-848 (keys 68, 69), share groups (76 to 79, 90 to 92), streams groups (88, 89)",
-		Sees: "the keys are not advertised and group.version is 0; FindCoordinator answers INVALID_REQUEST (42) to share keys",
-		Why:  "not built yet; clients fall back to the classic protocol",
+		What: "share groups (76 to 79, 90 to 92), streams groups (88, 89)",
+		Sees: "the keys are not advertised; FindCoordinator answers INVALID_REQUEST (42) to share keys",
+		Why:  "not built yet",
+	},
+	{
+		What: "configurations of single groups (GROUP resources: consumer.session.timeout.ms and others)",
+		Sees: "every group has the broker's group.consumer settings",
+		Why:  "not built yet",
 	},
 	{
 		What: "replicas: each partition has one, the volume is the copy",
