@@ -11,7 +11,7 @@ RACE := $(foreach d,internal/bufpool internal/delay obs auth quota netio logstor
 # The race detector links against the C library.
 CC_FOUND := $(shell command -v gcc || command -v clang)
 
-.PHONY: build run test race lint generate e2e conformance bench bench-check bench-baseline fuzz-short clean FORCE
+.PHONY: build run test race lint generate e2e conformance bench bench-compare bench-check bench-baseline fuzz-short clean FORCE
 
 build: kaas
 
@@ -66,6 +66,11 @@ conformance: build
 
 bench: build
 	./kaas bench
+
+# Side by side with Apache Kafka (Java and Maven), or with the broker at RIVAL=host:port.
+RIVAL ?= kafka
+bench-compare: build
+	./kaas bench compare --rival $(RIVAL)
 
 # The regression guard, and the tests that show that it catches a copy, an
 # allocation and a system call more. strace and valgrind count.

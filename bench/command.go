@@ -58,7 +58,48 @@ Measure alone: other work on the machine is in every figure.`,
 	flags.Int64Var(&megabytes, "megabytes", 1000, "moved in each measured run")
 	flags.IntVar(&o.Rounds, "rounds", 2, "rounds of A B B A")
 	flags.IntVar(&o.Starts, "starts", 15, "measured starts of the broker")
-	command.AddCommand(generator.Command(), framesCommand(), rawCommand(), checkCommand(self), baselineCommand(self))
+	command.AddCommand(generator.Command(), framesCommand(), rawCommand(), compareCommand(self), checkCommand(self), baselineCommand(self))
+	return command
+}
+
+// compareCommand measures kaas against another broker.
+func compareCommand(self string) *cobra.Command {
+	o := compareOptions{}
+	var megabytes int64
+	command := &cobra.Command{
+		Use:   "compare",
+		Short: "Measure kaas and another broker side by side",
+		Long: `Measure kaas and another broker side by side, in the order A B B A.
+
+The rival kafka is Apache Kafka of the end-to-end tests (one node, KRaft, its
+own defaults), started here and warmed up for its compiler; any other is the
+address of a broker that runs. Each row says what was durable.`,
+		Example: `  # Against Apache Kafka
+  kaas bench compare --rival kafka
+
+  # Against a broker that runs on this host
+  kaas bench compare --rival 127.0.0.1:19092 --rival-pid 4711`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			o.Bytes = megabytes * 1_000_000
+			if err := o.check(); err != nil {
+				return err
+			}
+			return runCompare(o, command.OutOrStdout())
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&o.Broker, "broker", self, "kaas' binary")
+	flags.StringVar(&o.Rival, "rival", "kafka", "kafka, or host:port of a broker that runs")
+	flags.IntVar(&o.RivalPID, "rival-pid", 0, "process of a rival that runs, for its processor time")
+	flags.StringVar(&o.Launcher, "launcher", filepath.Join("e2e", "kafka", "broker"), "starts Apache Kafka from a server.properties")
+	flags.DurationVar(&o.WarmUp, "warm-up", 30*time.Second, "of the rival")
+	flags.StringVar(&o.DataParent, "data", os.TempDir(), "where the data directories are made and removed")
+	flags.StringVar(&o.Results, "results", filepath.Join("bench", "results"), "where the row of the run is appended; empty writes none")
+	flags.Int64Var(&megabytes, "megabytes", 500, "moved in each measured run")
+	flags.IntVar(&o.Rounds, "rounds", 2, "rounds of A B B A")
+	flags.Float64Var(&o.Rate, "rate", 1000, "records a second of the latency rows")
+	flags.DurationVar(&o.Seconds, "seconds", 10*time.Second, "of one latency run")
 	return command
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,15 +67,18 @@ type outcome struct {
 	Took     time.Duration
 }
 
-// run produces so many bytes, rounded up to whole batches, waits until the
-// consumers have read all of it, and checks that every offset came once and
+// run produces so many bytes, rounded up to whole batches (none of them
+// without producers, whatever is asked), waits until the consumers have read
+// all that is there, and checks that every offset came once and
 // in order.
 func (d *driver) run(bytes int64) (outcome, error) {
 	perPartition := (bytes + int64(d.batch*d.Partitions) - 1) / int64(d.batch*d.Partitions)
 	begin, fetchesBefore := time.Now(), d.fetches.Load()
 	goal := make([]int64, d.Partitions)
+	var left int64 // batches to read
 	for p := range goal {
 		goal[p] = (d.sent[p] + perPartition) * int64(d.records)
+		left += (goal[p] - d.next[p]) / int64(d.records)
 	}
 	errs := make(chan error, d.Producers+d.Consumers)
 	var wg sync.WaitGroup
@@ -94,7 +98,11 @@ func (d *driver) run(bytes int64) (outcome, error) {
 		return outcome{}, err
 	}
 	batches := perPartition * int64(d.Partitions)
-	return outcome{Bytes: batches * int64(d.batch), Produces: batches, Fetches: d.fetches.Load() - fetchesBefore, Took: time.Since(begin)}, nil
+	moved := batches
+	if d.Producers == 0 {
+		moved = left
+	}
+	return outcome{Bytes: moved * int64(d.batch), Produces: batches, Fetches: d.fetches.Load() - fetchesBefore, Took: time.Since(begin)}, nil
 }
 
 // dealt returns the partitions of one of so many hands.
@@ -292,6 +300,8 @@ func (d *driver) createTopic(configs [][2]string) error {
 	if err := conn.SetDeadline(time.Now().Add(stalled)); err != nil {
 		return err
 	}
+	// The batches' time is fixed and long ago: retention would take them.
+	configs = append(slices.Clone(configs), [2]string{"retention.ms", "-1"})
 	if _, err := conn.Write(createTopicFrame(d.Topic, int32(d.Partitions), configs)); err != nil {
 		return err
 	}
@@ -312,12 +322,35 @@ func (d *driver) createTopic(configs [][2]string) error {
 			return err
 		}
 		if led(answer, d.Topic, d.Partitions) {
-			return nil
+			return d.awaitServed(conn, answer)
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("topic %s is created and not served", d.Topic)
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// awaitServed fetches from all partitions until none answers with an error:
+// Kafka's metadata name a leader before it has taken its place.
+func (d *driver) awaitServed(conn net.Conn, answer []byte) error {
+	request, _ := fetchFrame(d.Topic, dealt(d.Partitions, 1, 0), 1)
+	binary.BigEndian.PutUint32(request[14+len(clientID)+4:], 0) // answer at once
+	for deadline := time.Now().Add(stalled); ; {
+		if _, err := conn.Write(request); err != nil {
+			return err
+		}
+		var err error
+		if answer, err = readAnswer(conn, answer); err != nil {
+			return err
+		}
+		if err = d.checkFetch(answer); err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("topic %s is created and not served: %w", d.Topic, err)
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 

@@ -65,6 +65,9 @@ func startProcess(name string, arguments ...string) (*process, error) {
 	return p, nil
 }
 
+// watch makes p a process that another has started; it is only looked at.
+func (p *process) watch(other *os.Process) { p.command = &exec.Cmd{Process: other} }
+
 // stop ends the child, by force if it does not go within ten seconds.
 func (p *process) stop() {
 	_ = p.command.Process.Signal(syscall.SIGTERM) // it may be gone already
