@@ -31,6 +31,7 @@ var layers = []layer{
 	{dir: "internal/delay", why: "deadlines and work queues whose links are fields of what waits"},
 	{dir: "internal/vfs", modules: []string{"golang.org/x/sys/unix"}, why: "the file system seam"},
 	{dir: "obs", modules: []string{"github.com/VictoriaMetrics/metrics"}, why: "the only package that knows which metrics library is used"},
+	{dir: "obs/profiling", modules: []string{"github.com/grafana/pyroscope-go"}, why: "the only package that knows which Pyroscope client is used"},
 	{dir: "codec/batch", modules: []string{"github.com/klauspost/compress", "github.com/pierrec/lz4"}, why: "record batches, and the codecs inside them"},
 
 	// Rooms.
@@ -63,7 +64,7 @@ var layers = []layer{
 	{dir: "broker/firstuse", may: []string{"meta", "meta/config"}, why: "topics that are made when a client names them; it knows no request"},
 
 	// Siblings: none imports another.
-	{dir: "broker", may: []string{"auth/sasl", "quota", "broker/coordinators", "broker/firstuse", "coord", "auth", "meta", "meta/config", "logstore", "codec", "codec/batch", "netio", "internal/bufpool", "internal/delay"},
+	{dir: "broker", may: []string{"auth/sasl", "quota", "broker/coordinators", "broker/firstuse", "coord", "auth", "meta", "meta/config", "logstore", "codec", "codec/batch", "netio", "internal/bufpool", "obs/profiling", "internal/delay"},
 		modules: []string{"github.com/google/uuid", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the data plane"},
 	{dir: "admin", may: []string{"auth/scram", "quota", "auth", "meta", "meta/config", "codec", "logstore"},
 		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the control plane"},
@@ -72,7 +73,7 @@ var layers = []layer{
 
 	// The top.
 	{dir: "internal/docs", may: []string{"meta/config", "codec"}, why: "writes the generated documents; only the root's tests use it"},
-	{dir: "cmd/kaas", may: []string{"admin", "auth", "auth/sasl", "auth/scram", "quota", "bench", "broker", "codec", "kube", "logstore", "meta", "meta/config", "netio", "internal/bufpool", "policy"},
+	{dir: "cmd/kaas", may: []string{"admin", "auth", "auth/sasl", "auth/scram", "quota", "bench", "broker", "codec", "kube", "logstore", "meta", "meta/config", "netio", "internal/bufpool", "obs/profiling", "policy"},
 		modules: []string{"github.com/spf13/cobra"}, why: "wiring: it may see every room and decides nothing about Kafka"},
 
 	// Beside the tower: they drive a broker from outside.

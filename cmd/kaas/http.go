@@ -39,7 +39,7 @@ func startHTTP(cfg *config.Broker, health *obs.Health, registry *obs.Registry, l
 		return nil, fmt.Errorf("http.address %s: %w", cfg.HTTPAddress, err)
 	}
 	h := &httpServer{addr: listener.Addr(), done: make(chan struct{}), server: &http.Server{
-		Handler:           httpHandler(health, registry),
+		Handler:           httpHandler(health, registry, cfg.ProfilingPprofEnable),
 		ReadHeaderTimeout: limits.HTTPHeaderTimeout,
 		MaxHeaderBytes:    limits.HTTPHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
@@ -53,7 +53,7 @@ func startHTTP(cfg *config.Broker, health *obs.Health, registry *obs.Registry, l
 	return h, nil
 }
 
-func httpHandler(health *obs.Health, registry *obs.Registry) http.Handler {
+func httpHandler(health *obs.Health, registry *obs.Registry, withPprof bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintln(w, "ok") // a peer that is gone needs no answer
@@ -71,6 +71,9 @@ func httpHandler(health *obs.Health, registry *obs.Registry) http.Handler {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		registry.Write(w)
 	})
+	if withPprof {
+		servePprof(mux)
+	}
 	return mux
 }
 

@@ -83,7 +83,7 @@ func startWith(ctx context.Context, cfg *config.Broker, logger *slog.Logger, lev
 	s := &server{config: cfg, logger: logger, level: level, health: &obs.Health{}, registry: obs.NewRegistry(), images: &meta.Images{}, wrapResources: wrap}
 	s.health.NotReady("start", "the broker is starting")
 	for _, step := range []func(context.Context) error{
-		s.compilePolicies, s.startHTTP, s.startStore, s.startResources, s.startUsers, s.startBroker, s.startNetwork,
+		s.compilePolicies, s.startHTTP, s.startStore, s.startProfiling, s.startResources, s.startUsers, s.startBroker, s.startNetwork,
 	} {
 		if err := step(ctx); err != nil {
 			stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.StopTimeout)
@@ -351,7 +351,7 @@ func (s *server) startBroker(ctx context.Context) (err error) {
 	}
 	s.onStop("the broker", func(context.Context) error { s.broker.Close(); return nil })
 	s.onStop("admin requests", s.admin.Close)
-	if s.apis, err = codec.NewRegistry(slices.Concat(s.broker.APIs(), s.admin.APIs())...); err != nil {
+	if s.apis, err = codec.NewRegistry(labelled(s.config.ProfilingAPILabelsEnable, slices.Concat(s.broker.APIs(), s.admin.APIs()))...); err != nil {
 		return err
 	}
 	metrics.serves(s.registry, s.apis)

@@ -39,7 +39,7 @@ An unknown broker key is a warning that names it; an unknown topic key is an err
 
 **Listeners.** Without ` + "`advertised.listeners`" + ` a client is told the address that it connected to, so a broker behind a port mapping with equal ports needs no setting at all. A listener that a KRaft file has for its controller is left out and named among the settings without effect. The security protocols ` + "`PLAINTEXT`" + ` and ` + "`SASL_PLAINTEXT`" + ` are built; a listener with another one is an error.
 
-**http.address** (` + "`127.0.0.1:8080`" + `) serves ` + "`/healthz`, `/readyz`, `/metrics`" + `. Two brokers on one host are common: if the default address is taken, the second broker says so and runs without it. An address that was set must be free.
+**http.address** (` + "`127.0.0.1:8080`" + `) serves ` + "`/healthz`, `/readyz`, `/metrics`" + `, and ` + "`/debug/pprof`" + ` when profiling.pprof.enable is set. Two brokers on one host are common: if the default address is taken, the second broker says so and runs without it. An address that was set must be free.
 
 **flush.messages and Kafka's default.** Kafka never forces its log on the produce path by default: it trusts that replicas do not fail together. kaas keeps one copy, on its volume, so its default is 1: ` + "`acks=all`" + ` is answered, and records become visible, after the commit that covers them. One commit serves every producer that waits at that moment. Set ` + "`flush.messages`" + ` (for all topics ` + "`log.flush.interval.messages`" + `) to 9223372036854775807 to get Kafka's default: acknowledged records may then be lost when the machine fails, not when the process does.
 

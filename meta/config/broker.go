@@ -21,6 +21,20 @@ type Broker struct {
 
 	HTTPAddress string `key:"http.address"` // "" is off
 
+	// profiling
+	ProfilingPyroscopeServerAddress     string   `key:"profiling.pyroscope.server.address"` // "" is off
+	ProfilingPyroscopeApplicationName   string   `key:"profiling.pyroscope.application.name"`
+	ProfilingPyroscopeTenantID          string   `key:"profiling.pyroscope.tenant.id"`
+	ProfilingPyroscopeBasicAuthUser     string   `key:"profiling.pyroscope.basic.auth.user"`
+	ProfilingPyroscopeBasicAuthPassword string   `key:"profiling.pyroscope.basic.auth.password"`
+	ProfilingPyroscopeLabels            []string `key:"profiling.pyroscope.labels"` // name=value
+	ProfilingPyroscopeProfileTypes      []string `key:"profiling.pyroscope.profile.types"`
+	ProfilingPyroscopeUploadIntervalMs  int64    `key:"profiling.pyroscope.upload.interval.ms"`
+	ProfilingMutexProfileFraction       int32    `key:"profiling.mutex.profile.fraction"`
+	ProfilingBlockProfileRateNs         int32    `key:"profiling.block.profile.rate.ns"`
+	ProfilingAPILabelsEnable            bool     `key:"profiling.api.labels.enable"`
+	ProfilingPprofEnable                bool     `key:"profiling.pprof.enable"`
+
 	// netio
 	NumNetworkThreads         int32 `key:"num.network.threads"`
 	SocketSendBufferBytes     int32 `key:"socket.send.buffer.bytes"`    // -1: the system's

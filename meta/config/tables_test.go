@@ -142,7 +142,7 @@ func TestFieldsMatchKeys(t *testing.T) {
 
 func checkFields(t *testing.T, structure reflect.Type, index map[string]int, key func(string) *Key) {
 	t.Helper()
-	kinds := map[Type]reflect.Kind{Boolean: reflect.Bool, String: reflect.String, Class: reflect.String, Int: reflect.Int32, Short: reflect.Int32,
+	kinds := map[Type]reflect.Kind{Boolean: reflect.Bool, String: reflect.String, Password: reflect.String, Class: reflect.String, Int: reflect.Int32, Short: reflect.Int32,
 		Long: reflect.Int64, Double: reflect.Float64, List: reflect.Slice}
 	for name, i := range index {
 		k := key(name)
