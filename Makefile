@@ -11,7 +11,7 @@ RACE := $(foreach d,internal/bufpool internal/delay obs auth quota netio logstor
 # The race detector links against the C library.
 CC_FOUND := $(shell command -v gcc || command -v clang)
 
-.PHONY: build run test race lint generate e2e conformance bench bench-compare bench-check bench-baseline fuzz-short clean FORCE
+.PHONY: build run test race lint generate e2e conformance bench profile bench-compare bench-check bench-baseline fuzz-short clean FORCE
 
 build: kaas
 
@@ -71,6 +71,10 @@ bench: build
 RIVAL ?= kafka
 bench-compare: build
 	./kaas bench compare --rival $(RIVAL)
+
+# A new profile for the build, from the scenarios of bench-compare against kaas alone.
+profile: build
+	./kaas bench profile --out profiles/default.pgo
 
 # The regression guard, and the tests that show that it catches a copy, an
 # allocation and a system call more. strace and valgrind count.

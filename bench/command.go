@@ -58,7 +58,7 @@ Measure alone: other work on the machine is in every figure.`,
 	flags.Int64Var(&megabytes, "megabytes", 1000, "moved in each measured run")
 	flags.IntVar(&o.Rounds, "rounds", 2, "rounds of A B B A")
 	flags.IntVar(&o.Starts, "starts", 15, "measured starts of the broker")
-	command.AddCommand(generator.Command(), framesCommand(), rawCommand(), compareCommand(self), checkCommand(self), baselineCommand(self))
+	command.AddCommand(generator.Command(), framesCommand(), rawCommand(), compareCommand(self), profileCommand(self), checkCommand(self), baselineCommand(self))
 	return command
 }
 
