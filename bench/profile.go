@@ -26,25 +26,7 @@ func takeProfile(o options, path string, length time.Duration, out io.Writer) (e
 		}
 		err = errors.Join(err, s.close())
 	}()
-	type answer struct {
-		profile []byte
-		err     error
-	}
-	profiled := make(chan answer, 1)
-	go func() {
-		client := &http.Client{Timeout: length + stalled}
-		response, err := client.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", s.httpAddress, int(length.Seconds())))
-		if err != nil {
-			profiled <- answer{err: err}
-			return
-		}
-		defer response.Body.Close()
-		profile, err := io.ReadAll(response.Body)
-		if err == nil && response.StatusCode != http.StatusOK {
-			err = fmt.Errorf("%s: %s", response.Status, profile)
-		}
-		profiled <- answer{profile, err}
-	}()
+	profiled := fetchProfile(s.httpAddress, length)
 	all := contests()
 	drivers := make([]*driver, len(all))
 	for turn := 0; ; turn++ {
@@ -90,6 +72,31 @@ func takeProfile(o options, path string, length time.Duration, out io.Writer) (e
 			}
 		}
 	}
+}
+
+type answer struct {
+	profile []byte
+	err     error
+}
+
+// fetchProfile asks for a processor profile of some length; one answer comes.
+func fetchProfile(httpAddress string, length time.Duration) <-chan answer {
+	profiled := make(chan answer, 1)
+	go func() {
+		client := &http.Client{Timeout: length + stalled}
+		response, err := client.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", httpAddress, int(length.Seconds())))
+		if err != nil {
+			profiled <- answer{err: err}
+			return
+		}
+		defer response.Body.Close()
+		profile, err := io.ReadAll(response.Body)
+		if err == nil && response.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s: %s", response.Status, profile)
+		}
+		profiled <- answer{profile, err}
+	}()
+	return profiled
 }
 
 // profileCommand writes what builds are optimised by.
