@@ -12,9 +12,10 @@ import (
 
 // AlterReplicaLogDirs, key 34, v1 to v2 (KIP-113).
 //
-// A partition that lies where it is asked to lie is a success. Moving it to another
-// of this broker's directories is not built: INVALID_REQUEST, rather than a success
-// that moves nothing.
+// A partition that lies where it is asked to lie is a success, and ends a move that
+// runs. A move to another of this broker's directories begins before the answer and
+// goes on after it: DescribeLogDirs shows the copy as a future replica, and appends
+// are refused for a moment, with a retriable error, when it takes over.
 //
 //	v2     flexible
 //
@@ -25,7 +26,7 @@ func (a *Admin) alterReplicaLogDirsAPI() codec.API {
 	return codec.API{
 		Key: 34, Name: "AlterReplicaLogDirs", MinVersion: 1, MaxVersion: 2, Class: codec.Pool,
 		Handle: a.alterReplicaLogDirs, Refuse: refuseAlterReplicaLogDirs,
-		Note: "a partition stays where it is; moving it between directories is not built",
+		Note: "moves a partition between this broker's data directories, in the background",
 	}
 }
 
@@ -55,8 +56,19 @@ func (a *Admin) alterReplicaLogDirs(r *codec.Request) {
 			return kerr.LogDirNotFound.Code
 		case log == nil:
 			return kerr.UnknownTopicOrPartition.Code
-		case log.Dir() != target:
-			return kerr.InvalidRequest.Code
+		}
+		moves, able := a.Logs.(interface {
+			MoveTo(topic string, partition int32, dir string) error
+		})
+		if !able {
+			if log.Dir() != target {
+				return kerr.InvalidRequest.Code
+			}
+			return 0
+		}
+		if err := moves.MoveTo(topic, partition, target); err != nil {
+			a.Logger.Warn("a partition can't be moved", "topic", topic, "partition", partition, "dir", target, "error", err)
+			return a.asFailure(err).code.Code
 		}
 		return 0
 	})

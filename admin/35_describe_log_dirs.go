@@ -63,10 +63,13 @@ func (a *Admin) describeLogDirs(r *codec.Request) {
 		r.Respond(response)
 		return
 	}
-	byDir := make(map[string][]*logstore.Partition)
+	byDir, arriving := make(map[string][]*logstore.Partition), make(map[string][]*logstore.Partition)
 	for _, partition := range a.Logs.All() {
 		if wantsPartition(request.Topics, partition) {
 			byDir[partition.Dir()] = append(byDir[partition.Dir()], partition)
+			if dir, _, _ := partition.Future(); dir != "" {
+				arriving[dir] = append(arriving[dir], partition)
+			}
 		}
 	}
 	store, known := a.Logs.(volumes)
@@ -91,7 +94,7 @@ func (a *Admin) describeLogDirs(r *codec.Request) {
 				answer.ErrorCode = kerr.KafkaStorageError.Code
 			}
 		}
-		answer.Topics = describedPartitions(byDir[dir])
+		answer.Topics = append(describedPartitions(byDir[dir], false), describedPartitions(arriving[dir], true)...)
 		response.Dirs = append(response.Dirs, answer)
 	}
 	r.Respond(response)
@@ -106,8 +109,9 @@ func wantsPartition(topics []kmsg.DescribeLogDirsRequestTopic, partition *logsto
 	})
 }
 
-// describedPartitions groups by topic, in order.
-func describedPartitions(partitions []*logstore.Partition) []kmsg.DescribeLogDirsResponseDirTopic {
+// describedPartitions groups by topic, in order. future: the copies of partitions
+// that are being moved (KIP-113); a topic may stand in both lists.
+func describedPartitions(partitions []*logstore.Partition, future bool) []kmsg.DescribeLogDirsResponseDirTopic {
 	slices.SortFunc(partitions, func(a, b *logstore.Partition) int {
 		if order := strings.Compare(a.Topic(), b.Topic()); order != 0 {
 			return order
@@ -123,6 +127,10 @@ func describedPartitions(partitions []*logstore.Partition) []kmsg.DescribeLogDir
 		}
 		described := kmsg.NewDescribeLogDirsResponseDirTopicPartition()
 		described.Partition, described.Size = partition.ID(), partition.SizeBytes()
+		if future {
+			_, copied, end := partition.Future()
+			described.IsFuture, described.Size, described.OffsetLag = true, copied, max(partition.LogEndOffset()-end, 0)
+		}
 		last := &topics[len(topics)-1]
 		last.Partitions = append(last.Partitions, described)
 	}

@@ -116,6 +116,8 @@ var worldErrors = []struct {
 	{meta.ErrNotFound, kerr.UnknownTopicOrPartition},
 	{meta.ErrInvalid, kerr.InvalidRequest},
 	{logstore.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
+	{logstore.ErrLogDirNotFound, kerr.LogDirNotFound},
+	{logstore.ErrUnknownPartition, kerr.UnknownTopicOrPartition},
 	{logstore.ErrClosed, kerr.NotLeaderForPartition},
 	{logstore.ErrStalled, kerr.NotLeaderForPartition},
 	{logstore.ErrStorage, kerr.KafkaStorageError},

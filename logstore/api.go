@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"kaas/internal/vfs"
+	"kaas/logstore/cleaner"
+	"kaas/logstore/groupcommit"
 	"kaas/logstore/index"
 )
 
@@ -13,31 +15,24 @@ type Options struct {
 	Dirs                         []string // log.dirs, at least one
 	FS                           vfs.FS   // nil: the operating system (or memory when InMemory)
 	Logger                       *slog.Logger
-	NumRecoveryThreadsPerDataDir int    // num.recovery.threads.per.data.dir; 0: 2
-	BrokerID                     int32  // node.id, written to meta.properties
-	ClusterID                    string // "": taken from meta.properties, or made
-	FlushWorkers                 int    // parallel fdatasync calls of one group commit; 0: limits.FlushWorkers
-	ProducerIDExpirationMs       int64  // producer.id.expiration.ms; 0: 86,400,000
-	RetentionCheckIntervalMs     int64  // log.retention.check.interval.ms; 0: 300,000
-	CheckpointIntervalMs         int64  // log.flush.offset.checkpoint.interval.ms; 0: 60,000
-	InitialDelayMs               int64  // log.initial.task.delay.ms; 0: 30,000
-	ReopenIntervalMs             int64  // how often a partition that a failing disk took down is tried again; 0: limits.ReopenIntervalMs
-	InMemory                     bool   // dev mode: memfd files, nothing reaches a disk
+	NumRecoveryThreadsPerDataDir int     // num.recovery.threads.per.data.dir; 0: 2
+	BrokerID                     int32   // node.id, written to meta.properties
+	ClusterID                    string  // "": taken from meta.properties, or made
+	FlushWorkers                 int     // parallel fdatasync calls of one group commit; 0: limits.FlushWorkers
+	ProducerIDExpirationMs       int64   // producer.id.expiration.ms; 0: 86,400,000
+	RetentionCheckIntervalMs     int64   // log.retention.check.interval.ms; 0: 300,000
+	CheckpointIntervalMs         int64   // log.flush.offset.checkpoint.interval.ms; 0: 60,000
+	InitialDelayMs               int64   // log.initial.task.delay.ms; 0: 30,000
+	ReopenIntervalMs             int64   // how often a partition that a failing disk took down is tried again; 0: limits.ReopenIntervalMs
+	MoveMaxBytesPerSecond        float64 // replica.alter.log.dirs.io.max.bytes.per.second; 0: no bound
+	InMemory                     bool    // dev mode: memfd files, nothing reaches a disk
 	Cleaner                      CleanerOptions
 	Listener                     Listener
 	Clock                        func() time.Time // nil: time.Now
 }
 
-// CleanerOptions configure compaction. Zero values mean Kafka's defaults.
-type CleanerOptions struct {
-	Disabled            bool    // log.cleaner.enable=false
-	Threads             int     // log.cleaner.threads: logs that are cleaned at the same time; 0: 1
-	BackoffMs           int64   // log.cleaner.backoff.ms; 0: 15,000
-	DedupeBufferBytes   int64   // log.cleaner.dedupe.buffer.size, of all threads together; 0: 128 MiB
-	IOBufferBytes       int     // log.cleaner.io.buffer.size, of all threads together; 0: 512 KiB
-	LoadFactor          float64 // log.cleaner.io.buffer.load.factor; 0: 0.9
-	IOMaxBytesPerSecond float64 // log.cleaner.io.max.bytes.per.second; 0: no bound
-}
+// CleanerOptions configure compaction.
+type CleanerOptions = cleaner.Options
 
 // Config is the effective configuration of one partition, in Kafka's units.
 type Config struct {
@@ -139,12 +134,5 @@ type TimestampOffset struct {
 	LeaderEpoch int32
 }
 
-// Waiter waits for a commit; see WhenCommitted. It is owned by the caller, may be reused after Done was called, and
-// must not be changed in between.
-type Waiter struct {
-	Offset int64
-	Done   func(w *Waiter, err error) // called once, with no lock held, on the committer or on the caller's goroutine
-	User   any
-
-	next *Waiter // owner: Partition.mu while queued
-}
+// Waiter waits for a commit; see WhenCommitted.
+type Waiter = groupcommit.Waiter

@@ -7,6 +7,7 @@ import (
 	"kaas/codec/batch"
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
+	"kaas/logstore/groupcommit"
 	"kaas/logstore/index"
 	"kaas/logstore/producer"
 	"kaas/logstore/validate"
@@ -60,7 +61,7 @@ func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error
 		p.store.committer.Delay(&p.commits, p.flushDueMs)
 	}
 	p.mu.Unlock()
-	complete(waiters, nil)
+	groupcommit.Complete(waiters, nil)
 	if l := p.store.options.Listener; l != nil && moved {
 		l.Advanced(p)
 	}
@@ -91,6 +92,9 @@ func (p *Partition) appendLocked(records []byte, info *validate.Info, o AppendOp
 	result := AppendResult{LogStartOffset: p.logStart.Load(), LogAppendTimeMs: info.AppendTimeMs}
 	if f := p.failure.Load(); f != nil {
 		return result, *f
+	}
+	if p.frozen {
+		return result, fmt.Errorf("%w: the partition is being moved to another log directory, try again", ErrStalled)
 	}
 	if since := p.commits.SinceMs.Load(); since != 0 && nowMs-since >= limits.CommitStalledMs {
 		return result, fmt.Errorf("%w: a commit has not returned for %d ms; look at the volume of %s", ErrStalled, nowMs-since, p.logDir().path)
@@ -271,7 +275,7 @@ func (p *Partition) advance(to position) (waiters *Waiter, moved bool) {
 		moved = true
 	}
 	if moved {
-		waiters = p.takeWaiters(high.offset)
+		waiters = p.waiters.Take(high.offset)
 	}
 	return waiters, moved
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"kaas/internal/vfs"
+	"kaas/logstore/groupcommit"
+	"kaas/logstore/layout"
 )
 
 // commit makes everything durable that was appended before it began. It runs on a worker; one commit of a partition runs
@@ -54,7 +56,7 @@ func (p *Partition) commit() {
 	}
 	waiters, moved := p.advance(end)
 	p.mu.Unlock()
-	complete(waiters, nil)
+	groupcommit.Complete(waiters, nil)
 	if l := p.store.options.Listener; l != nil && moved {
 		l.Advanced(p)
 	}
@@ -85,7 +87,7 @@ func (g *segment) sync() error {
 		return err
 	}
 	if g.txnUnsynced.Swap(false) {
-		return syncFile(g.store.fs, g.path(txnIndexSuffix))
+		return syncFile(g.store.fs, g.path(layout.TxnIndexSuffix))
 	}
 	return nil
 }
@@ -110,54 +112,10 @@ func (p *Partition) WhenCommitted(w *Waiter) {
 	if f := p.failure.Load(); f != nil {
 		err = *f
 	} else if p.high.offset.Load() < w.Offset {
-		p.addWaiter(w)
+		p.waiters.Add(w)
 		p.mu.Unlock()
 		return
 	}
 	p.mu.Unlock()
 	w.Done(w, err)
-}
-
-// addWaiter keeps the list in the order of offsets; nearly always the newest has the largest. Caller: mu.
-func (p *Partition) addWaiter(w *Waiter) {
-	w.next = nil
-	switch {
-	case p.waiters == nil:
-		p.waiters, p.lastWaiter = w, w
-	case w.Offset >= p.lastWaiter.Offset:
-		p.lastWaiter.next, p.lastWaiter = w, w
-	default:
-		at := &p.waiters
-		for (*at).Offset <= w.Offset {
-			at = &(*at).next
-		}
-		w.next, *at = *at, w
-	}
-}
-
-// takeWaiters cuts off those that wait for an offset up to highWatermark. Caller: mu.
-func (p *Partition) takeWaiters(highWatermark int64) *Waiter {
-	first := p.waiters
-	if first == nil || first.Offset > highWatermark {
-		return nil
-	}
-	last := first
-	for last.next != nil && last.next.Offset <= highWatermark {
-		last = last.next
-	}
-	p.waiters, last.next = last.next, nil
-	if p.waiters == nil {
-		p.lastWaiter = nil
-	}
-	return first
-}
-
-// complete calls Done in the order of offsets. A waiter may be reused by its owner as soon as Done is called.
-func complete(w *Waiter, err error) {
-	for w != nil {
-		next := w.next
-		w.next = nil
-		w.Done(w, err)
-		w = next
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
+	"kaas/logstore/layout"
 )
 
 // cleanNow runs one round, whatever the dirty ratio is; false: there was nothing to clean.
@@ -439,6 +440,9 @@ func TestCrashInCompaction(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
+		if !armed.Load() {
+			return nil
+		}
 		for _, choose := range []func(int) int{nil, rng.IntN} {
 			clone, err := m.Clone(choose)
 			if err != nil {
@@ -483,7 +487,9 @@ func TestCrashInCompaction(t *testing.T) {
 		if !cleanNow(t, p) {
 			t.Fatal("nothing to clean")
 		}
+		mu.Lock() // the store's own goroutines may be at a crash point yet
 		armed.Store(false)
+		mu.Unlock()
 	}
 	t.Logf("%d states", states)
 }
@@ -529,7 +535,7 @@ func checkCompactedClone(t *testing.T, when string, clone *vfs.Mem, end int64, w
 		t.Error(err)
 	}
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name, cleanedSuffix) || strings.HasSuffix(e.Name, swapSuffix) {
+		if strings.HasSuffix(e.Name, layout.CleanedSuffix) || strings.HasSuffix(e.Name, layout.SwapSuffix) {
 			t.Errorf("%s: %s is left", when, e.Name)
 		}
 	}

@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"kaas/codec/batch"
 	"kaas/logstore/cleaner"
-	"kaas/logstore/logfile"
+	"kaas/logstore/layout"
 )
 
 // compactor owns the cleaner threads (log.cleaner.threads). Each takes the log with the largest dirty ratio, cleans it,
@@ -29,26 +28,13 @@ type compactor struct {
 // cleanState is where a partition stands with the compactor.
 type cleanState struct {
 	cancel      context.CancelFunc // of the running round; nil: none
+	held        bool               // being moved: no round may begin
 	uncleanable bool               // a round found a log that it can't read; until the next start
 }
 
 func newCompactor(s *Store) *compactor {
 	o := s.options.Cleaner
-	if o.Threads <= 0 {
-		o.Threads = 1
-	}
-	if o.BackoffMs <= 0 {
-		o.BackoffMs = 15_000
-	}
-	if o.DedupeBufferBytes <= 0 {
-		o.DedupeBufferBytes = 128 << 20
-	}
-	if o.IOBufferBytes <= 0 {
-		o.IOBufferBytes = 512 << 10
-	}
-	if o.LoadFactor <= 0 || o.LoadFactor > 1 {
-		o.LoadFactor = 0.9
-	}
+	o.SetDefaults()
 	c := &compactor{store: s, options: o, throttle: cleaner.NewThrottle(o.IOMaxBytesPerSecond)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.left = sync.NewCond(&c.mu)
@@ -93,6 +79,16 @@ func (c *compactor) leave(p *Partition) {
 	}
 }
 
+// hold keeps rounds of p from beginning, and waits for the end of one that runs.
+func (c *compactor) hold(p *Partition, held bool) {
+	c.mu.Lock()
+	p.cleanState.held = held
+	c.mu.Unlock()
+	if held {
+		c.leave(p)
+	}
+}
+
 // cleanFilthiest cleans the log that needs it most; false: none does, or the round failed.
 func (c *compactor) cleanFilthiest() bool {
 	var best *Partition
@@ -114,7 +110,7 @@ func (c *compactor) cleanFilthiest() bool {
 	defer c.mu.Unlock()
 	best.cleanState.cancel()
 	best.cleanState.cancel = nil
-	best.cleanState.uncleanable = unreadable(err)
+	best.cleanState.uncleanable = cleaner.Unreadable(err)
 	c.left.Broadcast()
 	switch {
 	case err == nil || ctx.Err() != nil || errors.Is(err, ErrClosed):
@@ -126,20 +122,10 @@ func (c *compactor) cleanFilthiest() bool {
 	return err == nil
 }
 
-// unreadable errors come back however often a log is read.
-func unreadable(err error) bool {
-	for _, e := range []error{batch.ErrCorrupt, batch.ErrShort, batch.ErrTooLarge, batch.ErrCompression, logfile.ErrTorn, cleaner.ErrTooLarge} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
 func (c *compactor) take(p *Partition) (context.Context, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.cleanState.cancel != nil {
+	if p.cleanState.cancel != nil || p.cleanState.held {
 		return nil, false
 	}
 	ctx, cancel := context.WithCancel(c.ctx)
@@ -155,7 +141,7 @@ func (c *compactor) planOf(p *Partition) (cleaner.Plan, bool) {
 		return cleaner.Plan{}, false
 	}
 	c.mu.Lock()
-	idle := p.cleanState.cancel == nil && !p.cleanState.uncleanable
+	idle := p.cleanState.cancel == nil && !p.cleanState.uncleanable && !p.cleanState.held
 	c.mu.Unlock()
 	if !idle {
 		return cleaner.Plan{}, false
@@ -258,7 +244,7 @@ func (p *Partition) clean(ctx context.Context, c *compactor, plan cleaner.Plan) 
 	}
 	p.cleanedTo.Store(end)
 	if err := p.store.writeCheckpoints(p.logDir(), nil); err != nil {
-		return fmt.Errorf("%s: %w", cleanedToName, err)
+		return fmt.Errorf("%s: %w", layout.CleanedToName, err)
 	}
 	p.store.counters.CleanerRounds.Add(1)
 	p.store.logger.Info("log compacted", "topic", p.topic, "partition", p.id, "from", plan.FirstDirtyOffset, "to", end, "keys", r.Stats.Keys,
@@ -287,7 +273,7 @@ func (p *Partition) holdBelow(plan cleaner.Plan) (held []*segment, sources []cle
 				return held, nil, err
 			}
 		}
-		sources = append(sources, cleaner.Source{File: f, Name: g.path(logSuffix), SizeBytes: g.sizeBytes.Load(), EndOffset: g.endOffset.Load(), StartAt: at})
+		sources = append(sources, cleaner.Source{File: f, Name: g.path(layout.LogSuffix), SizeBytes: g.sizeBytes.Load(), EndOffset: g.endOffset.Load(), StartAt: at})
 	}
 	return held, sources, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
+	"kaas/logstore/layout"
 )
 
 // crashModel is what a producer of single records "0", "1", … knows: how many were tried and how many acknowledged.
@@ -99,8 +100,8 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	t.Logf("%d states", states.Load())
 }
 
-func verifyClone(clone *vfs.Mem, acked, logStart int64, model *crashModel) error {
-	s, err := Open(context.Background(), Options{Dirs: []string{"/data"}, FS: clone})
+func verifyClone(clone *vfs.Mem, acked, logStart int64, model *crashModel, dirs ...string) error {
+	s, err := Open(context.Background(), Options{Dirs: append([]string{"/data"}, dirs...), FS: clone})
 	if err != nil {
 		return err
 	}
@@ -169,7 +170,7 @@ func TestFailedWriteLeavesNothing(t *testing.T) {
 	var failing atomic.Bool
 	var kinds sync.Map
 	fsys := &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
-		if failing.Load() && op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, logSuffix) {
+		if failing.Load() && op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, layout.LogSuffix) {
 			kinds.Store(op.Kind, true)
 			return &vfs.ShortWrite{Len: 30, Err: unix.ENOSPC}
 		}
@@ -255,7 +256,7 @@ func TestNothingIsVisibleBeforeItIsDurable(t *testing.T) {
 	gate, reached := make(chan struct{}), make(chan struct{}, 10)
 	var armed atomic.Bool
 	fsys := &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
-		if op.Kind == vfs.OpDatasync && armed.Load() && strings.HasSuffix(op.Name, logSuffix) {
+		if op.Kind == vfs.OpDatasync && armed.Load() && strings.HasSuffix(op.Name, layout.LogSuffix) {
 			reached <- struct{}{}
 			<-gate
 		}

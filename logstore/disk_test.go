@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"kaas/internal/vfs"
+	"kaas/logstore/layout"
 )
 
 type backListener struct {
@@ -223,7 +224,7 @@ func TestStalledDiskStopsAllThatWaitForIt(t *testing.T) {
 	gate := make(chan struct{})
 	var armed atomic.Bool
 	fsys := &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
-		if armed.Load() && op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, logSuffix) {
+		if armed.Load() && op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, layout.LogSuffix) {
 			<-gate
 		}
 		return nil

@@ -9,7 +9,8 @@
 //
 // # Goroutines
 //
-// A Store owns them all: the cleaner threads (log.cleaner.threads), one committer (group commit) with a bounded set of flush workers, one background janitor
+// A Store owns them all: the cleaner threads (log.cleaner.threads), one for each partition that a failing disk took down, one
+// for each that is being moved to another directory, one committer (group commit) with a bounded set of flush workers, one background janitor
 // (retention, index write-out, checkpoints, deletion of files) and, during Open only, the recovery workers. Append,
 // Read and WhenCommitted run on the caller's goroutine and start none.
 //

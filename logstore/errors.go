@@ -26,6 +26,8 @@ var (
 	ErrStorage                = errors.New("storage error")
 	ErrStalled                = errors.New("storage stalled")
 	ErrClosed                 = errors.New("partition closed")
+	ErrLogDirNotFound         = errors.New("no such log directory")
+	ErrUnknownPartition       = errors.New("unknown partition")
 	ErrFencedLeaderEpoch      = errors.New("fenced leader epoch")
 	// ErrWouldBlock is returned by ReadNoWait: the batch headers are not in memory; call Read off the event loop.
 	ErrWouldBlock = logfile.ErrWouldBlock

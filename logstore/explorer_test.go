@@ -29,7 +29,7 @@ type explorer struct {
 	fs    *vfs.Faulty
 	rng   *rand.Rand
 	check func(clone *vfs.Mem) error
-	fault func(vfs.Op) error // asked after the crash point; nil: no faults
+	fault atomic.Pointer[func(vfs.Op) error] // asked after the crash point; nil: no faults
 
 	armed atomic.Bool
 	mu    sync.Mutex // one crash point at a time; guards what follows
@@ -51,16 +51,26 @@ func (x *explorer) before(op vfs.Op) error {
 	if x.armed.Load() {
 		x.crash(op)
 	}
-	if x.fault != nil {
-		return x.fault(op)
+	if fault := x.fault.Load(); fault != nil {
+		return (*fault)(op)
 	}
 	return nil
+}
+
+// disarm ends the crash points; none is being looked at when it returns.
+func (x *explorer) disarm() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.armed.Store(false)
 }
 
 // crash walks the tree of choices depth first; the first outcome is that nothing survives.
 func (x *explorer) crash(op vfs.Op) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if !x.armed.Load() {
+		return
+	}
 	x.points++
 	var path []choice
 	for n := range *exploreLimit {
@@ -117,11 +127,13 @@ func TestCrashExplorer(t *testing.T) {
 	}{
 		{"append and commit", exploreAppend}, {"roll and checkpoint", exploreRoll}, {"DeleteRecords and retention", exploreDeletion},
 		{"clean stop and start", exploreStop}, {"recovery", exploreRecovery}, {"recovery in place", exploreInPlace},
-		{"compaction", exploreCompaction}, {"create and delete", exploreTopics}, {"producer ids", exploreProducerIDs},
+		{"compaction", exploreCompaction}, {"move", exploreMove}, {"create and delete", exploreTopics}, {"producer ids", exploreProducerIDs},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			x := newExplorer(t, seed)
 			s.run(t, x)
+			x.mu.Lock() // the store's own goroutines may be at a crash point yet
+			defer x.mu.Unlock()
 			t.Logf("%d states at %d crash points, %d of them with every outcome", x.states, x.points, x.whole)
 		})
 	}
@@ -173,7 +185,7 @@ func exploreAppend(t *testing.T, x *explorer) {
 		}
 	}
 	await(t, n.p, 6)
-	x.armed.Store(false)
+	x.disarm()
 	n.model.acked.Store(6)
 }
 
@@ -185,7 +197,7 @@ func exploreRoll(t *testing.T, x *explorer) {
 	n.h.s.checkpoint()
 	n.produce(5)
 	n.h.s.checkpoint()
-	x.armed.Store(false)
+	x.disarm()
 }
 
 func exploreDeletion(t *testing.T, x *explorer) {
@@ -198,7 +210,7 @@ func exploreDeletion(t *testing.T, x *explorer) {
 		}
 		n.model.start.Store(to)
 	}
-	x.armed.Store(false)
+	x.disarm()
 }
 
 func exploreStop(t *testing.T, x *explorer) {
@@ -208,7 +220,7 @@ func exploreStop(t *testing.T, x *explorer) {
 	n.h.restart()
 	n.open()
 	n.produce(1)
-	x.armed.Store(false)
+	x.disarm()
 }
 
 func exploreRecovery(t *testing.T, x *explorer) {
@@ -221,7 +233,7 @@ func exploreRecovery(t *testing.T, x *explorer) {
 	n.h.open()
 	n.open()
 	n.produce(1)
-	x.armed.Store(false)
+	x.disarm()
 }
 
 func exploreInPlace(t *testing.T, x *explorer) {
@@ -229,8 +241,7 @@ func exploreInPlace(t *testing.T, x *explorer) {
 	n.produce(6)
 	var failing atomic.Bool
 	tried := make(chan struct{}, 1000)
-	x.mu.Lock()
-	x.fault = func(op vfs.Op) error {
+	fault := func(op vfs.Op) error {
 		if failing.Load() && op.Kind == vfs.OpDatasync {
 			x.m.LosePages(op.Name)
 			tried <- struct{}{}
@@ -238,7 +249,7 @@ func exploreInPlace(t *testing.T, x *explorer) {
 		}
 		return nil
 	}
-	x.mu.Unlock()
+	x.fault.Store(&fault)
 	failing.Store(true)
 	i := n.model.tried.Add(1) - 1
 	if _, err := n.p.Append(produced(7, 0, int32(i), false, fmt.Sprint(i)), AppendOptions{}); err != nil {
@@ -261,7 +272,7 @@ func exploreInPlace(t *testing.T, x *explorer) {
 	}
 	n.model.acked.Store(i + 1)
 	n.produce(2)
-	x.armed.Store(false)
+	x.disarm()
 }
 
 func exploreCompaction(t *testing.T, x *explorer) {
@@ -290,7 +301,33 @@ func exploreCompaction(t *testing.T, x *explorer) {
 	if !cleanNow(t, p) {
 		t.Fatal("nothing to clean")
 	}
-	x.armed.Store(false)
+	x.disarm()
+}
+
+func exploreMove(t *testing.T, x *explorer) {
+	n := &numbers{t: t, x: x}
+	if err := x.m.MkdirAll("/other"); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.m.SyncDir("/"); err != nil {
+		t.Fatal(err)
+	}
+	x.check = func(clone *vfs.Mem) error {
+		return verifyClone(clone, n.model.acked.Load(), n.model.start.Load(), &n.model, "/other")
+	}
+	n.h = start(t, func(o *Options) { o.Dirs, o.FS, o.Cleaner = []string{"/data", "/other"}, x.fs, byHand })
+	n.open()
+	n.produce(9)
+	if _, err := n.p.DeleteRecords(2); err != nil {
+		t.Fatal(err)
+	}
+	n.model.start.Store(2)
+	x.armed.Store(true)
+	for _, to := range []string{"/other", "/data"} {
+		moveTo(t, n.p, to)
+		n.produce(2)
+	}
+	x.disarm()
 }
 
 // exploreTopics: a topic is there whole or not at all, and never with another one's records.
@@ -335,7 +372,7 @@ func exploreTopics(t *testing.T, x *explorer) {
 			t.Fatal(err)
 		}
 	}
-	x.armed.Store(false)
+	x.disarm()
 }
 
 func exploreProducerIDs(t *testing.T, x *explorer) {
@@ -361,5 +398,5 @@ func exploreProducerIDs(t *testing.T, x *explorer) {
 		}
 		last.Store(id)
 	}
-	x.armed.Store(false)
+	x.disarm()
 }

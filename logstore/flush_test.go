@@ -17,6 +17,7 @@ import (
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
 	"kaas/logstore/checkpoint"
+	"kaas/logstore/layout"
 )
 
 // syncCounter counts fdatasync calls on .log files.
@@ -24,7 +25,7 @@ func syncCounter() (*vfs.Faulty, *atomic.Int64, chan struct{}) {
 	var n atomic.Int64
 	seen := make(chan struct{}, 100)
 	return &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
-		if op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, logSuffix) {
+		if op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, layout.LogSuffix) {
 			n.Add(1)
 			select {
 			case seen <- struct{}{}:
@@ -83,7 +84,7 @@ func TestOneCommitServesMany(t *testing.T) {
 	var n atomic.Int64
 	first, gate := make(chan struct{}), make(chan struct{})
 	fsys := &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
-		if op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, logSuffix) && n.Add(1) == 1 {
+		if op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, layout.LogSuffix) && n.Add(1) == 1 {
 			close(first)
 			<-gate
 		}
@@ -117,24 +118,6 @@ func TestOneCommitServesMany(t *testing.T) {
 	}
 	if n.Load() != 2 {
 		t.Fatalf("%d syncs for 101 appends", n.Load())
-	}
-}
-
-// TestWaitersInAnyOrder: a waiter for an earlier offset that comes later is served in the order of offsets.
-func TestWaitersInAnyOrder(t *testing.T) {
-	t.Parallel()
-	p := new(Partition)
-	for _, o := range []int64{5, 3, 9, 3, 1, 7} {
-		p.addWaiter(&Waiter{Offset: o})
-	}
-	var got []int64
-	for _, high := range []int64{0, 4, 8, 100} {
-		for w := p.takeWaiters(high); w != nil; w = w.next {
-			got = append(got, w.Offset)
-		}
-	}
-	if fmt.Sprint(got) != "[1 3 3 5 7 9]" || p.waiters != nil || p.lastWaiter != nil {
-		t.Fatalf("%v", got)
 	}
 }
 
@@ -196,7 +179,7 @@ func TestFailedRecoveryTakesOnePartitionDown(t *testing.T) {
 	t.Parallel()
 	var failing atomic.Bool
 	fsys := &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
-		if failing.Load() && op.Kind == vfs.OpOpen && strings.Contains(op.Name, "/bad-0/") && strings.HasSuffix(op.Name, logSuffix) {
+		if failing.Load() && op.Kind == vfs.OpOpen && strings.Contains(op.Name, "/bad-0/") && strings.HasSuffix(op.Name, layout.LogSuffix) {
 			return unix.EIO
 		}
 		return nil
@@ -224,7 +207,7 @@ func TestStalledDisk(t *testing.T) {
 	var armed atomic.Bool
 	reached, gate := make(chan struct{}, 1), make(chan struct{})
 	fsys := &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
-		if op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, logSuffix) && armed.CompareAndSwap(true, false) {
+		if op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, layout.LogSuffix) && armed.CompareAndSwap(true, false) {
 			reached <- struct{}{}
 			<-gate
 		}
@@ -265,7 +248,7 @@ func TestStopWithAStalledDisk(t *testing.T) {
 	reached, gate := make(chan struct{}, 1), make(chan struct{})
 	m := vfs.NewMem()
 	fsys := &vfs.Faulty{FS: m, Before: func(op vfs.Op) error {
-		if op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, logSuffix) && armed.CompareAndSwap(true, false) {
+		if op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, layout.LogSuffix) && armed.CompareAndSwap(true, false) {
 			reached <- struct{}{}
 			<-gate
 		}
@@ -284,7 +267,7 @@ func TestStopWithAStalledDisk(t *testing.T) {
 	if err := h.s.Close(soon); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("%v", err)
 	}
-	if _, err := m.Stat("/data/" + cleanShutdownName); err == nil {
+	if _, err := m.Stat("/data/" + layout.CleanShutdownName); err == nil {
 		t.Fatal("marked as clean")
 	}
 	close(gate)

@@ -9,6 +9,7 @@ import (
 	"kaas/internal/vfs"
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/index"
+	"kaas/logstore/layout"
 	"kaas/logstore/producer"
 )
 
@@ -43,17 +44,17 @@ func FuzzRecovery(f *testing.F) {
 			}
 		}
 		write("/data/t-0/00000000000000000000.log", log)
-		for suffix, b := range map[string][]byte{indexSuffix: index, timeIndexSuffix: timeIndex, txnIndexSuffix: txnIndex} {
+		for suffix, b := range map[string][]byte{layout.IndexSuffix: index, layout.TimeIndexSuffix: timeIndex, layout.TxnIndexSuffix: txnIndex} {
 			if len(b) > 0 {
-				write(segmentFile("/data/t-0", 0, suffix), b)
+				write(layout.SegmentFile("/data/t-0", 0, suffix), b)
 			}
 		}
 		if len(snapshot) > 0 {
-			write(segmentFile("/data/t-0", int64(snapshotAt), snapshotSuffix), snapshot)
+			write(layout.SegmentFile("/data/t-0", int64(snapshotAt), layout.SnapshotSuffix), snapshot)
 		}
 		points := checkpoint.Offsets{}
 		points.Add("t", 0, int64(point))
-		if err := points.Write(fsys, "/data", recoveryPointName); err != nil {
+		if err := points.Write(fsys, "/data", layout.RecoveryPointName); err != nil {
 			t.Fatal(err)
 		}
 		s, err := Open(context.Background(), Options{Dirs: []string{"/data"}, FS: fsys})

@@ -119,11 +119,28 @@ func (p *Partition) recoverInPlace() error {
 	return p.takeOver(q)
 }
 
-// takeOver gives p the state of q, which was recovered from the same directory and is nobody else's.
+// takeOver lets p serve again with the state of q.
 func (p *Partition) takeOver(q *Partition) error {
+	if err := p.adopt(q); err != nil {
+		return err
+	}
+	p.store.counters.Reopened.Add(1)
+	p.store.logger.Info("partition is back", "topic", p.topic, "partition", p.id, "startOffset", p.LogStartOffset(), "endOffset", p.LogEndOffset())
+	if l := p.store.options.Listener; l != nil {
+		if r, ok := l.(RecoveryListener); ok {
+			r.Recovered(p)
+		}
+		l.Advanced(p)
+	}
+	return nil
+}
+
+// adopt gives p the state and the place of q, which was recovered from a directory of p's and is nobody else's. Caller:
+// headMu, writeOutMu.
+func (p *Partition) adopt(q *Partition) error {
 	found := q.segments.Load()
 	p.mu.Lock()
-	if f := p.failure.Load(); errors.Is(*f, ErrClosed) {
+	if f := p.failure.Load(); f != nil && errors.Is(*f, ErrClosed) {
 		p.mu.Unlock()
 		for _, g := range found.all {
 			g.release()
@@ -134,6 +151,7 @@ func (p *Partition) takeOver(q *Partition) error {
 	if lost := p.high.offset.Load() - q.end.offset.Load(); lost > 0 {
 		p.store.logger.Error("the disk lost records that were visible", "topic", p.topic, "partition", p.id, "records", lost, "highWatermark", p.high.offset.Load(), "endOffset", q.end.offset.Load())
 	}
+	p.place.Store(q.place.Load())
 	p.segments.Store(found)
 	p.producers, p.epochs, p.pending, p.dirUnsynced = q.producers, q.epochs, q.pending, q.dirUnsynced
 	p.leaderEpoch.Store(max(p.leaderEpoch.Load(), q.leaderEpoch.Load()))
@@ -155,14 +173,6 @@ func (p *Partition) takeOver(q *Partition) error {
 	}
 	if pending {
 		p.store.janitor.sealed(p)
-	}
-	p.store.counters.Reopened.Add(1)
-	p.store.logger.Info("partition is back", "topic", p.topic, "partition", p.id, "startOffset", p.LogStartOffset(), "endOffset", p.LogEndOffset())
-	if l := p.store.options.Listener; l != nil {
-		if r, ok := l.(RecoveryListener); ok {
-			r.Recovered(p)
-		}
-		l.Advanced(p)
 	}
 	return nil
 }

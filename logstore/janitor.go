@@ -11,6 +11,7 @@ import (
 	"kaas/internal/vfs"
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/index"
+	"kaas/logstore/layout"
 )
 
 // janitor is the store's background goroutine: it writes out sealed segments, buries dead ones, removes directories,
@@ -157,7 +158,7 @@ func (j *janitor) bury() {
 		next := g.buryNext
 		g.buryNext = nil
 		if err := g.bury(); err != nil {
-			j.store.logger.Warn("segment not closed cleanly", "file", g.path(logSuffix), "error", err)
+			j.store.logger.Warn("segment not closed cleanly", "file", g.path(layout.LogSuffix), "error", err)
 		}
 		g = next
 	}
@@ -183,7 +184,7 @@ func (p *Partition) writeOutLocked() error {
 		p.mu.Unlock()
 		var err error
 		if seal.snapshot != nil { // also when the segment is gone: it tells of what was in it
-			err = vfs.WriteFileAtomic(p.store.fs, segmentFile(p.path(), seal.snapshotOffset, snapshotSuffix), p.path(), seal.snapshot)
+			err = vfs.WriteFileAtomic(p.store.fs, layout.SegmentFile(p.path(), seal.snapshotOffset, layout.SnapshotSuffix), p.path(), seal.snapshot)
 		}
 		if alive {
 			if err == nil {
@@ -219,10 +220,10 @@ func (g *segment) writeSealed() error {
 // writeIndexes writes the entries from fromOffsets and fromTimes on and cuts what the files have beyond.
 func (g *segment) writeIndexes(m *index.Writable, fromOffsets, fromTimes int) error {
 	offsets, times := m.Offsets.View(), m.Times.View()
-	if err := g.writeIndex(indexSuffix, index.EncodeOffsets(offsets[fromOffsets:]), int64(fromOffsets)*index.OffsetEntryBytes); err != nil {
+	if err := g.writeIndex(layout.IndexSuffix, index.EncodeOffsets(offsets[fromOffsets:]), int64(fromOffsets)*index.OffsetEntryBytes); err != nil {
 		return err
 	}
-	return g.writeIndex(timeIndexSuffix, index.EncodeTimes(times[fromTimes:]), int64(fromTimes)*index.TimeEntryBytes)
+	return g.writeIndex(layout.TimeIndexSuffix, index.EncodeTimes(times[fromTimes:]), int64(fromTimes)*index.TimeEntryBytes)
 }
 
 func (g *segment) writeIndex(suffix string, b []byte, at int64) error {
@@ -332,7 +333,7 @@ func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
 }
 
 // writeCheckpoints replaces a directory's recovery point and log start files. starts overrides log start offsets that are
-// to become durable before they become visible.
+// to become durable before they become visible; a partition in it that lies elsewhere is about to be moved here.
 func (s *Store) writeCheckpoints(d *logDir, starts map[*Partition]int64) error {
 	d.checkpointMu.Lock()
 	defer d.checkpointMu.Unlock()
@@ -344,7 +345,7 @@ func (s *Store) writeCheckpoints(d *logDir, starts map[*Partition]int64) error {
 	s.mu.Unlock()
 	var points, logStarts, cleaned checkpoint.Offsets
 	for _, p := range s.All() {
-		if p.logDir() != d {
+		if _, arriving := starts[p]; p.logDir() != d && !arriving {
 			continue
 		}
 		if point := p.recoveryPoint.Load(); point > 0 {
@@ -358,15 +359,15 @@ func (s *Store) writeCheckpoints(d *logDir, starts map[*Partition]int64) error {
 		}
 	}
 	if cleaned.Len() > 0 || d.hasCleanedTo {
-		if err := cleaned.Write(s.fs, d.path, cleanedToName); err != nil {
+		if err := cleaned.Write(s.fs, d.path, layout.CleanedToName); err != nil {
 			return err
 		}
 		d.hasCleanedTo = true
 	}
-	if err := points.Write(s.fs, d.path, recoveryPointName); err != nil {
+	if err := points.Write(s.fs, d.path, layout.RecoveryPointName); err != nil {
 		return err
 	}
-	if err := logStarts.Write(s.fs, d.path, logStartName); err != nil {
+	if err := logStarts.Write(s.fs, d.path, layout.LogStartName); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -389,12 +390,14 @@ func (s *Store) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	s.compactor.cancel()
 	s.healer.stop()
+	s.mover.stop()
 	all := s.All()
 	stopped := make(chan struct{})
 	go func() { // it waits for the disk, which may be stalled
 		defer close(stopped)
 		s.compactor.wait()
 		s.healer.wait()
+		s.mover.work.Wait()
 		close(s.janitor.stop)
 		<-s.janitor.done
 		for _, p := range all {
@@ -461,7 +464,7 @@ func (p *Partition) finish(ends *checkpoint.Offsets) error {
 		return fmt.Errorf("%w: offsets from %d on are not durable", ErrStorage, p.durable.Load())
 	}
 	if snapshot != nil {
-		if err := vfs.WriteFileAtomic(p.store.fs, segmentFile(p.path(), end.offset, snapshotSuffix), p.path(), snapshot); err != nil {
+		if err := vfs.WriteFileAtomic(p.store.fs, layout.SegmentFile(p.path(), end.offset, layout.SnapshotSuffix), p.path(), snapshot); err != nil {
 			return err
 		}
 		p.producers.SnapshotTaken(end.offset)
@@ -486,8 +489,8 @@ func (s *Store) markClean(d *logDir, ends *checkpoint.Offsets) error {
 	if err := s.writeCheckpoints(d, nil); err != nil {
 		return err
 	}
-	if err := ends.Write(s.fs, d.path, endStateName); err != nil {
+	if err := ends.Write(s.fs, d.path, layout.EndStateName); err != nil {
 		return err
 	}
-	return vfs.WriteFileAtomic(s.fs, filepath.Join(d.path, cleanShutdownName), d.path, []byte(`{"version":0,"brokerEpoch":-1}`))
+	return vfs.WriteFileAtomic(s.fs, filepath.Join(d.path, layout.CleanShutdownName), d.path, []byte(`{"version":0,"brokerEpoch":-1}`))
 }

@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -45,18 +46,18 @@ type Partition struct {
 	writeOutMu sync.Mutex // one writeOut at a time; before mu
 
 	mu           sync.Mutex
-	generation   int64             // recoveries from disk in this process; owner: mu
-	producers    *producer.States  // owner: mu
-	epochs       checkpoint.Epochs // owner: mu
-	waiters      *Waiter           // by offset; owner: mu
-	lastWaiter   *Waiter           // owner: mu
-	unflushed    int64             // records since the last commit began; owner: mu
-	dirUnsynced  bool              // a segment was created since the directory was synced; owner: mu
-	pending      []pendingSeal     // sealed segments whose files are not written; owner: mu
-	checkpointed int64             // recovery point of the newest checkpoint file; owner: mu
-	rollJitterMs int64             // owner: mu
-	markers      []producer.Marker // scratch of Append; owner: mu
-	flushDueMs   int64             // flush.ms deadline, 0: none; owner: mu
+	generation   int64               // recoveries from disk in this process; owner: mu
+	producers    *producer.States    // owner: mu
+	epochs       checkpoint.Epochs   // owner: mu
+	waiters      groupcommit.Waiters // owner: mu
+	frozen       bool                // the last step of a move: appends are refused for a moment; owner: mu
+	unflushed    int64               // records since the last commit began; owner: mu
+	dirUnsynced  bool                // a segment was created since the directory was synced; owner: mu
+	pending      []pendingSeal       // sealed segments whose files are not written; owner: mu
+	checkpointed int64               // recovery point of the newest checkpoint file; owner: mu
+	rollJitterMs int64               // owner: mu
+	markers      []producer.Marker   // scratch of Append; owner: mu
+	flushDueMs   int64               // flush.ms deadline, 0: none; owner: mu
 }
 
 // pendingSeal is a sealed segment whose index files have to be written, and the producer snapshot at its end.
@@ -152,7 +153,7 @@ func (p *Partition) SetConfig(c Config) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.config.Store(&c)
-	p.rollJitterMs = jitter(c.SegmentJitterMs)
+	p.rollJitterMs = rand.Int64N(max(min(c.SegmentJitterMs, 1<<62), 0) + 1) // spreads rolls of partitions that were made together
 }
 
 // Config is the configuration in force.
@@ -203,13 +204,13 @@ func (p *Partition) fail(cause error) {
 		p.mu.Unlock()
 		return
 	}
-	waiters := p.takeWaiters(1<<63 - 1)
+	waiters := p.waiters.Take(1<<63 - 1)
 	p.mu.Unlock()
 	p.store.logger.Error("partition offline", "topic", p.topic, "partition", p.id, "error", cause)
 	if l := p.store.options.Listener; l != nil {
 		l.Failed(p, err)
 	}
-	complete(waiters, err)
+	groupcommit.Complete(waiters, err)
 	p.store.healer.add(p)
 }
 

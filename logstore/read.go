@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"kaas/logstore/layout"
 	"kaas/logstore/logfile"
 )
 
@@ -159,5 +160,5 @@ func headerError(g *segment, at int64, err error) error {
 	if err == ErrWouldBlock {
 		return err
 	}
-	return fmt.Errorf("%w: %s at %d: %w", ErrStorage, g.path(logSuffix), at, err)
+	return fmt.Errorf("%w: %s at %d: %w", ErrStorage, g.path(layout.LogSuffix), at, err)
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"kaas/codec/batch"
+	"kaas/logstore/layout"
 )
 
 func TestReadBounds(t *testing.T) {
@@ -352,7 +353,7 @@ func TestDeletedTopicNeverComesBack(t *testing.T) {
 	if err != nil || third.LogEndOffset() != 0 {
 		t.Fatalf("%v", err)
 	}
-	stray, err := filepath.Glob(filepath.Join(h.o.Dirs[0], "a-0.*"+strayDirSuffix))
+	stray, err := filepath.Glob(filepath.Join(h.o.Dirs[0], "a-0.*"+layout.StrayDirSuffix))
 	if err != nil || len(stray) != 1 {
 		t.Fatalf("%v %v", stray, err)
 	}
@@ -373,7 +374,7 @@ func TestStrayDirectoriesAreKept(t *testing.T) {
 	if err != nil || h.s.Get("lose", 0) != nil || h.s.Get("keep", 0) == nil {
 		t.Fatal(err)
 	}
-	stray, _ := filepath.Glob(filepath.Join(h.o.Dirs[0], "lose-0.*"+strayDirSuffix, "*.log"))
+	stray, _ := filepath.Glob(filepath.Join(h.o.Dirs[0], "lose-0.*"+layout.StrayDirSuffix, "*.log"))
 	if len(stray) != 1 {
 		t.Fatalf("%v", stray)
 	}

@@ -14,6 +14,7 @@ import (
 	"kaas/internal/vfs"
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/index"
+	"kaas/logstore/layout"
 	"kaas/logstore/logfile"
 	"kaas/logstore/producer"
 )
@@ -37,18 +38,18 @@ func (s *Store) readDirState(d *logDir) (st dirState, err error) {
 		}
 		return m
 	}
-	mark := filepath.Join(d.path, cleanShutdownName)
+	mark := filepath.Join(d.path, layout.CleanShutdownName)
 	if _, err := s.fs.Stat(mark); err == nil {
 		st.clean = true
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return st, err
 	}
-	st.recoveryPoints = read(recoveryPointName, 1)
-	st.logStarts = read(logStartName, 1)
-	st.cleanedTo = read(cleanedToName, 1)
+	st.recoveryPoints = read(layout.RecoveryPointName, 1)
+	st.logStarts = read(layout.LogStartName, 1)
+	st.cleanedTo = read(layout.CleanedToName, 1)
 	d.hasCleanedTo = len(st.cleanedTo) > 0
 	if st.clean {
-		st.ends = read(endStateName, 4)
+		st.ends = read(layout.EndStateName, 4)
 		if err := s.fs.Remove(mark); err != nil {
 			return st, err
 		}
@@ -77,15 +78,15 @@ func (s *Store) recoverDir(ctx context.Context, d *logDir) (count int, err error
 	present := map[checkpoint.Key]bool{}
 	for _, e := range entries {
 		path := filepath.Join(d.path, e.Name)
-		topic, partition, ok := parsePartitionDir(e.Name)
+		topic, partition, ok := layout.ParsePartitionDir(e.Name)
 		switch {
 		case ok && e.Dir:
 			tasks = append(tasks, task{checkpoint.Key{Topic: topic, Partition: partition}, path})
 			present[checkpoint.Key{Topic: topic, Partition: partition}] = true
-		case ownNames[e.Name] || strings.HasSuffix(e.Name, strayDirSuffix) && e.Dir:
-		case e.Dir && strings.HasSuffix(e.Name, deleteDirSuffix) && strings.Contains(e.Name, "."):
+		case layout.OwnNames[e.Name] || e.Dir && (strings.HasSuffix(e.Name, layout.StrayDirSuffix) || strings.HasSuffix(e.Name, layout.FutureDirSuffix)):
+		case e.Dir && strings.HasSuffix(e.Name, layout.DeleteDirSuffix) && strings.Contains(e.Name, "."):
 			s.janitor.remove(path) // a deletion that a stop interrupted
-		case !e.Dir && strings.HasSuffix(e.Name, temporarySuffix) && ownNames[strings.TrimSuffix(e.Name, temporarySuffix)]:
+		case !e.Dir && strings.HasSuffix(e.Name, layout.TemporarySuffix) && layout.OwnNames[strings.TrimSuffix(e.Name, layout.TemporarySuffix)]:
 			s.logger.Debug("left over by a crash", "file", path)
 		default:
 			s.logger.Warn("not a partition, left alone", "path", path)
@@ -204,20 +205,20 @@ func (r *recovery) list() error {
 	r.files = map[int64]map[string]bool{}
 	for _, e := range entries {
 		path := filepath.Join(r.p.path(), e.Name)
-		base, suffix, ok := parseSegmentFile(e.Name)
+		base, suffix, ok := layout.ParseSegmentFile(e.Name)
 		switch {
-		case ok && (strings.HasSuffix(suffix, deletedSuffix) || strings.HasSuffix(suffix, cleanedSuffix)) || strings.HasSuffix(e.Name, temporarySuffix):
+		case ok && (strings.HasSuffix(suffix, layout.DeletedSuffix) || strings.HasSuffix(suffix, layout.CleanedSuffix)) || strings.HasSuffix(e.Name, layout.TemporarySuffix):
 			if err := r.fs.Remove(path); err != nil {
 				return err
 			}
-		case ok && suffix == snapshotSuffix:
+		case ok && suffix == layout.SnapshotSuffix:
 			r.snapshots = append(r.snapshots, base)
-		case ok && (suffix == logSuffix || suffix == indexSuffix || suffix == timeIndexSuffix || suffix == txnIndexSuffix):
+		case ok && (suffix == layout.LogSuffix || suffix == layout.IndexSuffix || suffix == layout.TimeIndexSuffix || suffix == layout.TxnIndexSuffix):
 			if r.files[base] == nil {
 				r.files[base] = map[string]bool{}
 			}
 			r.files[base][suffix] = true
-		case e.Name == checkpoint.MetadataName || e.Name == checkpoint.EpochsName:
+		case e.Name == layout.MovedName || e.Name == checkpoint.MetadataName || e.Name == checkpoint.EpochsName:
 		default:
 			r.p.store.logger.Warn("not a file of the log, left alone", "path", path)
 		}
@@ -229,12 +230,12 @@ func (r *recovery) list() error {
 func (r *recovery) openSegments(start int64) error {
 	var bases []int64
 	for base, suffixes := range r.files {
-		if suffixes[logSuffix] {
+		if suffixes[layout.LogSuffix] {
 			bases = append(bases, base)
 			continue
 		}
 		for suffix := range suffixes {
-			if err := r.fs.Remove(segmentFile(r.p.path(), base, suffix)); err != nil {
+			if err := r.fs.Remove(layout.SegmentFile(r.p.path(), base, suffix)); err != nil {
 				return err
 			}
 		}
@@ -243,7 +244,7 @@ func (r *recovery) openSegments(start int64) error {
 	slices.Sort(r.snapshots)
 	s := r.p.store
 	if len(bases) == 0 {
-		f, err := r.fs.OpenFile(segmentFile(r.p.path(), start, logSuffix), vfs.Create)
+		f, err := r.fs.OpenFile(layout.SegmentFile(r.p.path(), start, layout.LogSuffix), vfs.Create)
 		if err != nil {
 			return err
 		}
@@ -255,13 +256,13 @@ func (r *recovery) openSegments(start int64) error {
 	}
 	for i, base := range bases {
 		g := newSegment(s, r.p.path(), base)
-		st, err := r.fs.Stat(g.path(logSuffix))
+		st, err := r.fs.Stat(g.path(layout.LogSuffix))
 		if err != nil {
 			return err
 		}
 		g.createdMs = st.ModifiedMs
 		g.sizeBytes.Store(st.SizeBytes)
-		g.hasTxnIndex = r.files[base][txnIndexSuffix]
+		g.hasTxnIndex = r.files[base][layout.TxnIndexSuffix]
 		if !g.hasTxnIndex {
 			g.aborted.Store(new([]AbortedTxn))
 		}
@@ -294,7 +295,7 @@ func (r *recovery) trustEnd() bool {
 		return false
 	}
 	for _, g := range r.segments {
-		if g.sizeBytes.Load() > 0 && !(r.files[g.baseOffset][indexSuffix] && r.files[g.baseOffset][timeIndexSuffix]) {
+		if g.sizeBytes.Load() > 0 && !(r.files[g.baseOffset][layout.IndexSuffix] && r.files[g.baseOffset][layout.TimeIndexSuffix]) {
 			if err := r.rebuild(g); err != nil {
 				r.p.store.logger.Warn("index not rebuilt, scanning the log", "dir", r.p.path(), "error", err)
 				r.point = 0
@@ -310,7 +311,7 @@ func (r *recovery) trustEnd() bool {
 
 // rebuild makes the indexes of a segment that lacks one, and has them written.
 func (r *recovery) rebuild(g *segment) error {
-	r.p.store.logger.Warn("index missing, rebuilt", "file", g.path(indexSuffix))
+	r.p.store.logger.Warn("index missing, rebuilt", "file", g.path(layout.IndexSuffix))
 	m, err := g.rebuildIndex()
 	if err != nil {
 		return err
@@ -334,7 +335,7 @@ func (r *recovery) scan() error {
 		}
 	}
 	for _, g := range r.segments[:first] {
-		if !(r.files[g.baseOffset][indexSuffix] && r.files[g.baseOffset][timeIndexSuffix]) && g.sizeBytes.Load() > 0 {
+		if !(r.files[g.baseOffset][layout.IndexSuffix] && r.files[g.baseOffset][layout.TimeIndexSuffix]) && g.sizeBytes.Load() > 0 {
 			if err := r.rebuild(g); err != nil {
 				return err
 			}
@@ -434,12 +435,12 @@ func (r *recovery) scanSegment(g *segment, next int64) (end int64, reason, err e
 
 // resume takes over the index entries below the recovery point, when the files hold, and says where to go on.
 func (r *recovery) resume(g *segment, b *index.Builder) int64 {
-	if r.point <= g.baseOffset || !r.files[g.baseOffset][indexSuffix] || !r.files[g.baseOffset][timeIndexSuffix] {
+	if r.point <= g.baseOffset || !r.files[g.baseOffset][layout.IndexSuffix] || !r.files[g.baseOffset][layout.TimeIndexSuffix] {
 		return 0
 	}
 	offsets, times, err := g.readIndexFiles()
 	if err != nil {
-		r.p.store.logger.Warn("index rebuilt", "file", g.path(indexSuffix), "reason", err)
+		r.p.store.logger.Warn("index rebuilt", "file", g.path(layout.IndexSuffix), "reason", err)
 		return 0
 	}
 	at, last := int64(0), int32(-1)
@@ -475,15 +476,15 @@ func (r *recovery) cutAfter(i int, reason error) error {
 	}
 	cut := size - g.sizeBytes.Load()
 	r.p.store.counters.CutBytes.Add(cut)
-	r.p.store.logger.Warn("log tail cut", "file", g.path(logSuffix), "bytes", cut, "position", g.sizeBytes.Load(),
+	r.p.store.logger.Warn("log tail cut", "file", g.path(layout.LogSuffix), "bytes", cut, "position", g.sizeBytes.Load(),
 		"endOffset", g.endOffset.Load(), "laterSegments", len(r.segments)-1-i, "reason", reason)
 	if err := f.Truncate(g.sizeBytes.Load()); err != nil {
 		return err
 	}
 	for _, later := range r.segments[i+1:] {
 		r.p.store.counters.CutBytes.Add(later.sizeBytes.Load())
-		r.p.store.logger.Warn("segment after the cut removed", "file", later.path(logSuffix), "bytes", later.sizeBytes.Load())
-		for _, suffix := range []string{logSuffix, indexSuffix, timeIndexSuffix, txnIndexSuffix} {
+		r.p.store.logger.Warn("segment after the cut removed", "file", later.path(layout.LogSuffix), "bytes", later.sizeBytes.Load())
+		for _, suffix := range []string{layout.LogSuffix, layout.IndexSuffix, layout.TimeIndexSuffix, layout.TxnIndexSuffix} {
 			if err := r.fs.Remove(later.path(suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -576,7 +577,7 @@ func (r *recovery) loadEpochs() {
 // readSnapshot loads the newest snapshot at or below offset that holds; -1: there is none.
 func (r *recovery) readSnapshot(offset int64) (*producer.States, int64) {
 	for _, at := range slices.Backward(r.snapshots) {
-		name := segmentFile(r.p.path(), at, snapshotSuffix)
+		name := layout.SegmentFile(r.p.path(), at, layout.SnapshotSuffix)
 		if at > offset {
 			// It tells of records that are gone, and must not come back when others have taken their offsets.
 			r.remove = append(r.remove, name)

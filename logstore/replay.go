@@ -7,6 +7,7 @@ import (
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
+	"kaas/logstore/layout"
 	"kaas/logstore/logfile"
 	"kaas/logstore/producer"
 )
@@ -26,7 +27,7 @@ func (r *recovery) replay() error {
 			continue
 		}
 		if err := r.replaySegment(g, from); err != nil {
-			return fmt.Errorf("%s: %w", g.path(logSuffix), err)
+			return fmt.Errorf("%s: %w", g.path(layout.LogSuffix), err)
 		}
 		if i+1 < len(r.segments) && r.segments[i+1].baseOffset >= from {
 			r.snapshotAt(g, r.segments[i+1].baseOffset)
@@ -122,7 +123,7 @@ func (r *recovery) replayBatch(g *segment, f vfs.File, v batch.View, at int64, a
 func (r *recovery) keptAborted(g *segment, from int64) (aborted, before []AbortedTxn, err error) {
 	before, err = g.abortedTxns()
 	if err != nil {
-		r.p.store.logger.Warn("transaction index rebuilt", "file", g.path(txnIndexSuffix), "reason", err)
+		r.p.store.logger.Warn("transaction index rebuilt", "file", g.path(layout.TxnIndexSuffix), "reason", err)
 		return nil, []AbortedTxn{{ProducerID: -1}}, nil // equal to nothing
 	}
 	for _, a := range before {
@@ -138,7 +139,7 @@ func (r *recovery) rewriteAborted(g *segment, aborted []AbortedTxn) error {
 	for _, a := range aborted {
 		b = append(b, index.EncodeAborted(a)...)
 	}
-	if err := vfs.WriteFileAtomic(r.fs, g.path(txnIndexSuffix), r.p.path(), b); err != nil {
+	if err := vfs.WriteFileAtomic(r.fs, g.path(layout.TxnIndexSuffix), r.p.path(), b); err != nil {
 		return err
 	}
 	g.aborted.Store(&aborted)
@@ -167,7 +168,7 @@ func (r *recovery) locateTransactions() error {
 		for {
 			v, at, err := sc.Next()
 			if err != nil {
-				return none, fmt.Errorf("%s at %d: %w", g.path(logSuffix), at, err)
+				return none, fmt.Errorf("%s at %d: %w", g.path(layout.LogSuffix), at, err)
 			}
 			if v == nil || v.LastOffset() >= offset {
 				none.At = at

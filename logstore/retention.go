@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"kaas/logstore/layout"
 
 	"golang.org/x/sys/unix"
 )
@@ -131,19 +132,16 @@ func (p *Partition) doom(doomed []*segment, delayMs, nowMs int64) error {
 	return errors.Join(errs...)
 }
 
-// segmentSuffixes are the files of a segment. The log goes last: while it has its name, so have the others.
-var segmentSuffixes = []string{txnIndexSuffix, timeIndexSuffix, indexSuffix, logSuffix}
-
 // moveAside renames the segment's files to .deleted; they are unlinked when the last reader has let go.
 func (g *segment) moveAside() error {
 	var errs []error
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, suffix := range segmentSuffixes {
+	for _, suffix := range layout.SegmentSuffixes {
 		name := g.path(suffix)
-		err := g.store.fs.Rename(name, name+deletedSuffix)
+		err := g.store.fs.Rename(name, name+layout.DeletedSuffix)
 		if err == nil {
-			g.unlink = append(g.unlink, name+deletedSuffix)
+			g.unlink = append(g.unlink, name+layout.DeletedSuffix)
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -152,7 +150,7 @@ func (g *segment) moveAside() error {
 }
 
 func (p *Partition) removeSnapshot(offset int64) error {
-	if err := p.store.fs.Remove(segmentFile(p.path(), offset, snapshotSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := p.store.fs.Remove(layout.SegmentFile(p.path(), offset, layout.SnapshotSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil

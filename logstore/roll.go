@@ -1,21 +1,12 @@
 package logstore
 
 import (
-	"math/rand/v2"
-
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
+	"kaas/logstore/layout"
 	"kaas/logstore/validate"
 )
-
-// jitter spreads rolls of partitions that were made together (segment.jitter.ms).
-func jitter(maxMs int64) int64 {
-	if maxMs <= 0 {
-		return 0
-	}
-	return rand.Int64N(maxMs)
-}
 
 // segmentFor returns the active segment, after a roll where Kafka rolls (LogSegment.shouldRoll). Caller: mu.
 func (p *Partition) segmentFor(bytes int, info *validate.Info, c *Config, nowMs int64) (*segment, error) {
@@ -86,7 +77,7 @@ func (p *Partition) roll(nowMs int64) (*segment, error) {
 	}
 	end := p.end.offset.Load()
 	g := newSegment(p.store, p.path(), end)
-	f, err := p.store.fs.OpenFile(g.path(logSuffix), vfs.Create|vfs.Truncate)
+	f, err := p.store.fs.OpenFile(g.path(layout.LogSuffix), vfs.Create|vfs.Truncate)
 	if err != nil {
 		return nil, err
 	}

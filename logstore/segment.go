@@ -13,6 +13,7 @@ import (
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
+	"kaas/logstore/layout"
 	"kaas/logstore/logfile"
 )
 
@@ -79,7 +80,7 @@ func newSegment(s *Store, dir string, baseOffset int64) *segment {
 	return g
 }
 
-func (g *segment) path(suffix string) string { return segmentFile(g.dir, g.baseOffset, suffix) }
+func (g *segment) path(suffix string) string { return layout.SegmentFile(g.dir, g.baseOffset, suffix) }
 
 // acquire takes a reference unless the segment is dead.
 func (g *segment) acquire() bool {
@@ -99,7 +100,7 @@ func (g *segment) release() {
 	case n == 0:
 		g.store.graveyard.add(g)
 	case n < 0:
-		panic(fmt.Sprintf("logstore: segment %s released twice", g.path(logSuffix)))
+		panic(fmt.Sprintf("logstore: segment %s released twice", g.path(layout.LogSuffix)))
 	}
 }
 
@@ -113,7 +114,7 @@ func (g *segment) open() (vfs.File, error) {
 	if f := g.file.Load(); f != nil {
 		return f.File, nil
 	}
-	f, err := g.store.fs.OpenFile(g.path(logSuffix), 0)
+	f, err := g.store.fs.OpenFile(g.path(layout.LogSuffix), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func (g *segment) mmap(end, reservedBytes int64) []byte {
 	m, err := f.Map(int(length))
 	if err != nil {
 		g.store.returnMaps(1)
-		g.store.logger.Warn("mmap failed, reading by descriptor", "file", g.path(logSuffix), "error", err)
+		g.store.logger.Warn("mmap failed, reading by descriptor", "file", g.path(layout.LogSuffix), "error", err)
 		return nil
 	}
 	if old != nil {
@@ -206,7 +207,7 @@ func (g *segment) loadMem() (*index.Writable, error) {
 	m := new(index.Writable)
 	offsets, times, err := g.readIndexFiles()
 	if err != nil {
-		g.store.logger.Warn("index rebuilt", "file", g.path(indexSuffix), "reason", err)
+		g.store.logger.Warn("index rebuilt", "file", g.path(layout.IndexSuffix), "reason", err)
 		if m, err = g.rebuildIndex(); err != nil {
 			return nil, err
 		}
@@ -225,17 +226,17 @@ func (g *segment) loadMem() (*index.Writable, error) {
 
 // readIndexFiles reads and checks both files.
 func (g *segment) readIndexFiles() (offsets, times []byte, err error) {
-	if offsets, err = index.ReadFile(g.store.fs, g.path(indexSuffix), index.OffsetEntryBytes); err != nil {
+	if offsets, err = index.ReadFile(g.store.fs, g.path(layout.IndexSuffix), index.OffsetEntryBytes); err != nil {
 		return nil, nil, err
 	}
-	if times, err = index.ReadFile(g.store.fs, g.path(timeIndexSuffix), index.TimeEntryBytes); err != nil {
+	if times, err = index.ReadFile(g.store.fs, g.path(layout.TimeIndexSuffix), index.TimeEntryBytes); err != nil {
 		return nil, nil, err
 	}
 	if err = index.CheckOffsets(offsets, g.sizeBytes.Load()); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", filepath.Base(g.path(indexSuffix)), err)
+		return nil, nil, fmt.Errorf("%s: %w", filepath.Base(g.path(layout.IndexSuffix)), err)
 	}
 	if err = index.CheckTimes(times); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", filepath.Base(g.path(timeIndexSuffix)), err)
+		return nil, nil, fmt.Errorf("%s: %w", filepath.Base(g.path(layout.TimeIndexSuffix)), err)
 	}
 	return offsets, times, nil
 }
@@ -252,7 +253,7 @@ func (g *segment) rebuildIndex() (*index.Writable, error) {
 	for {
 		v, at, err := sc.Next()
 		if err != nil {
-			return nil, fmt.Errorf("%s at %d: %w", g.path(logSuffix), at, err)
+			return nil, fmt.Errorf("%s at %d: %w", g.path(layout.LogSuffix), at, err)
 		}
 		if v == nil {
 			break
@@ -268,7 +269,7 @@ func (g *segment) openLocked() (vfs.File, error) {
 	if f := g.file.Load(); f != nil {
 		return f.File, nil
 	}
-	f, err := g.store.fs.OpenFile(g.path(logSuffix), 0)
+	f, err := g.store.fs.OpenFile(g.path(layout.LogSuffix), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -295,8 +296,8 @@ func (g *segment) sealedIndex() (*index.Files, *index.Writable, error) {
 	}
 	x := new(index.Files)
 	var err error
-	if x.Offsets, err = g.mapIndex(indexSuffix, index.OffsetEntryBytes); err == nil {
-		if x.Times, err = g.mapIndex(timeIndexSuffix, index.TimeEntryBytes); err == nil {
+	if x.Offsets, err = g.mapIndex(layout.IndexSuffix, index.OffsetEntryBytes); err == nil {
+		if x.Times, err = g.mapIndex(layout.TimeIndexSuffix, index.TimeEntryBytes); err == nil {
 			if err = index.CheckOffsets(x.Offsets.B, g.sizeBytes.Load()); err == nil {
 				err = index.CheckTimes(x.Times.B)
 			}
@@ -304,7 +305,7 @@ func (g *segment) sealedIndex() (*index.Files, *index.Writable, error) {
 	}
 	if err != nil {
 		g.unmapIndex(x)
-		g.store.logger.Warn("index rebuilt", "file", g.path(indexSuffix), "reason", err)
+		g.store.logger.Warn("index rebuilt", "file", g.path(layout.IndexSuffix), "reason", err)
 		m, rebuildErr := g.rebuildIndex()
 		if rebuildErr != nil {
 			return nil, nil, rebuildErr

@@ -18,6 +18,7 @@ import (
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/groupcommit"
 	"kaas/logstore/index"
+	"kaas/logstore/layout"
 	"kaas/logstore/producer"
 )
 
@@ -42,6 +43,7 @@ type Store struct {
 	janitor   *janitor
 	compactor *compactor
 	healer    *healer
+	mover     *mover
 	graveyard graveyard
 	counters  Counters
 	maps      atomic.Int64 // mmaps in use
@@ -88,6 +90,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.ids.Open(s.fs, s.dirs[0].path); err != nil {
 		return nil, errors.Join(err, s.unlock())
 	}
+	if err := s.settleMoves(); err != nil {
+		return nil, errors.Join(err, s.unlock())
+	}
 	count := 0
 	for _, d := range s.dirs {
 		n, err := s.recoverDir(ctx, d)
@@ -113,6 +118,7 @@ func newStore(o Options) (*Store, error) {
 	s.janitor = newJanitor(s)
 	s.compactor = newCompactor(s)
 	s.healer = newHealer(s)
+	s.mover = newMover(s)
 	return s, nil
 }
 
@@ -155,10 +161,10 @@ func (s *Store) openDirs() error {
 	s.clusterID = s.options.ClusterID
 	for i, path := range s.options.Dirs {
 		d := &logDir{path: path, stale: map[checkpoint.Key]bool{}}
-		if err := s.makeLogDir(path); err != nil {
+		if err := vfs.MakeDir(s.fs, path); err != nil {
 			return err
 		}
-		lock, err := s.fs.Lock(filepath.Join(path, lockName))
+		lock, err := s.fs.Lock(filepath.Join(path, layout.LockName))
 		if err != nil {
 			var locked *vfs.LockedError
 			if errors.As(err, &locked) {
@@ -184,12 +190,12 @@ func (s *Store) openDirs() error {
 		metas[i] = m
 	}
 	if s.clusterID == "" {
-		s.clusterID = newUUIDString()
+		s.clusterID = checkpoint.NewUUIDString()
 	}
 	for i, d := range s.dirs {
 		m := checkpoint.MetaProperties{ClusterID: s.clusterID, NodeID: s.options.BrokerID, DirectoryID: metas[i].DirectoryID}
 		if m.DirectoryID == "" {
-			m.DirectoryID = newUUIDString()
+			m.DirectoryID = checkpoint.NewUUIDString()
 		}
 		d.directoryID = m.DirectoryID
 		if m != metas[i] {
@@ -199,26 +205,6 @@ func (s *Store) openDirs() error {
 		}
 	}
 	return nil
-}
-
-// makeLogDir makes a log directory with a durable name, when it is missing.
-func (s *Store) makeLogDir(path string) error {
-	if _, err := s.fs.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := s.fs.MkdirAll(path); err != nil {
-		return err
-	}
-	return s.fs.SyncDir(filepath.Dir(path))
-}
-
-// newUUIDString never begins with a dash, which command lines would take for an option (Uuid.randomUuid).
-func newUUIDString() string {
-	for {
-		if u := checkpoint.UUIDString(checkpoint.RandomUUID()); u[0] != '-' {
-			return u
-		}
-	}
 }
 
 func (s *Store) unlock() error {
@@ -345,7 +331,7 @@ func (s *Store) exclusive(key checkpoint.Key) (done func(), err error) {
 // served. Calls for different partitions may run at the same time, which lets their syncs overlap.
 func (s *Store) Ensure(topic string, topicID [16]byte, partition int32, c Config) (*Partition, error) {
 	key := checkpoint.Key{Topic: topic, Partition: partition}
-	if _, _, ok := parsePartitionDir(partitionDir(topic, partition)); !ok {
+	if _, _, ok := layout.ParsePartitionDir(layout.PartitionDir(topic, partition)); !ok {
 		return nil, fmt.Errorf("%q is no topic name, or %d no partition", topic, partition)
 	}
 	done, err := s.exclusive(key)
@@ -370,7 +356,7 @@ func (s *Store) Ensure(topic string, topicID [16]byte, partition int32, c Config
 			return p, nil
 		}
 		s.logger.Warn("directory of another topic id set aside", "dir", p.path(), "found", checkpoint.UUIDString(p.topicID), "wanted", checkpoint.UUIDString(topicID))
-		if _, err := s.setAside(p, strayDirSuffix); err != nil {
+		if _, err := s.setAside(p, layout.StrayDirSuffix); err != nil {
 			return nil, err
 		}
 	}
@@ -394,7 +380,7 @@ func (s *Store) create(key checkpoint.Key, topicID [16]byte, c Config) (*Partiti
 			return nil, fmt.Errorf("%s-%d: %w: %w", key.Topic, key.Partition, ErrStorage, err)
 		}
 	}
-	p := s.newPartition(d, key, filepath.Join(d.path, partitionDir(key.Topic, key.Partition)))
+	p := s.newPartition(d, key, filepath.Join(d.path, layout.PartitionDir(key.Topic, key.Partition)))
 	p.topicID = topicID
 	p.SetConfig(c)
 	g := newSegment(s, p.path(), 0)
@@ -403,7 +389,7 @@ func (s *Store) create(key checkpoint.Key, topicID [16]byte, c Config) (*Partiti
 	err := s.fs.Mkdir(p.path())
 	if err == nil {
 		var f vfs.File
-		if f, err = s.fs.OpenFile(g.path(logSuffix), vfs.Create); err == nil {
+		if f, err = s.fs.OpenFile(g.path(layout.LogSuffix), vfs.Create); err == nil {
 			err = f.Close() // opened again at first use: an idle partition holds no descriptor
 		}
 	}
@@ -464,7 +450,7 @@ func (s *Store) Delete(topic string, partition int32) error {
 	if p == nil {
 		return nil
 	}
-	aside, err := s.setAside(p, deleteDirSuffix)
+	aside, err := s.setAside(p, layout.DeleteDirSuffix)
 	if err != nil {
 		return err
 	}
@@ -475,15 +461,17 @@ func (s *Store) Delete(topic string, partition int32) error {
 // setAside closes p and renames its directory durably. When the rename fails the partition stays closed, and the
 // directory is found again at the next start.
 func (s *Store) setAside(p *Partition, suffix string) (aside string, err error) {
+	s.mover.leave(p)
 	s.mu.Lock()
 	s.publish(checkpoint.Key{Topic: p.topic, Partition: p.id}, nil)
 	p.logDir().stale[checkpoint.Key{Topic: p.topic, Partition: p.id}] = true
 	s.mu.Unlock()
 	p.close()
+	s.mover.leave(p)
 	s.compactor.leave(p)
 	p.headMu.Lock() // nothing may go on to rename files at this path: the next partition of the name gets it
 	defer p.headMu.Unlock()
-	aside = filepath.Join(p.logDir().path, asideDir(p.topic, p.id, checkpoint.RandomUUID(), suffix))
+	aside = filepath.Join(p.logDir().path, layout.AsideDir(p.topic, p.id, checkpoint.RandomUUID(), suffix))
 	if err := s.fs.Rename(p.path(), aside); err != nil {
 		return "", p.wrap(fmt.Errorf("%w: %w", ErrStorage, err))
 	}
@@ -499,12 +487,12 @@ func (p *Partition) close() {
 	err := p.wrap(ErrClosed)
 	p.mu.Lock()
 	p.failure.Store(&err)
-	waiters := p.takeWaiters(1<<63 - 1)
+	waiters := p.waiters.Take(1<<63 - 1)
 	list := p.segments.Load()
 	p.setSegments(nil)
 	p.pending = nil
 	p.mu.Unlock()
-	complete(waiters, err)
+	groupcommit.Complete(waiters, err)
 	for _, g := range list.all {
 		g.release()
 	}
@@ -521,7 +509,7 @@ func (s *Store) Stray(keep func(topic string, partition int32, id [16]byte) bool
 		if err != nil {
 			return err
 		}
-		aside, err := s.setAside(p, strayDirSuffix)
+		aside, err := s.setAside(p, layout.StrayDirSuffix)
 		done()
 		if err != nil {
 			errs = append(errs, err)

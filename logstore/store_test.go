@@ -86,6 +86,8 @@ func (h *harness) kill() {
 	s.healer.stop()
 	s.compactor.wait()
 	s.healer.wait()
+	s.mover.stop()
+	s.mover.work.Wait()
 	close(s.janitor.stop)
 	<-s.janitor.done
 	s.committer.Close()

@@ -12,6 +12,7 @@ import (
 	"kaas/internal/vfs"
 	"kaas/logstore/cleaner"
 	"kaas/logstore/index"
+	"kaas/logstore/layout"
 	"kaas/logstore/logfile"
 )
 
@@ -20,7 +21,7 @@ import (
 func (p *Partition) cleanGroup(ctx context.Context, r *cleaner.Round, group []*segment, sources []cleaner.Source) error {
 	first, last := group[0], group[len(group)-1]
 	g := newSegment(p.store, p.path(), first.baseOffset)
-	f, err := p.store.fs.OpenFile(g.path(logSuffix)+cleanedSuffix, vfs.Create|vfs.Truncate)
+	f, err := p.store.fs.OpenFile(g.path(layout.LogSuffix)+layout.CleanedSuffix, vfs.Create|vfs.Truncate)
 	if err != nil {
 		return err
 	}
@@ -37,7 +38,7 @@ func (p *Partition) cleanGroup(ctx context.Context, r *cleaner.Round, group []*s
 		}
 	}
 	// Nothing was swapped: the log is as it was, and what was written goes.
-	return errors.Join(err, f.Close(), g.removeWith(cleanedSuffix))
+	return errors.Join(err, f.Close(), g.removeWith(layout.CleanedSuffix))
 }
 
 // writeCleaned makes the new files durable under their temporary names.
@@ -45,10 +46,10 @@ func (g *segment) writeCleaned(o *cleaner.Output) error {
 	if err := o.File.Datasync(); err != nil {
 		return err
 	}
-	if err := g.writeIndex(indexSuffix+cleanedSuffix, index.EncodeOffsets(o.Index.Offsets.View()), 0); err != nil {
+	if err := g.writeIndex(layout.IndexSuffix+layout.CleanedSuffix, index.EncodeOffsets(o.Index.Offsets.View()), 0); err != nil {
 		return err
 	}
-	if err := g.writeIndex(timeIndexSuffix+cleanedSuffix, index.EncodeTimes(o.Index.Times.View()), 0); err != nil {
+	if err := g.writeIndex(layout.TimeIndexSuffix+layout.CleanedSuffix, index.EncodeTimes(o.Index.Times.View()), 0); err != nil {
 		return err
 	}
 	if len(o.Aborted) == 0 {
@@ -58,7 +59,7 @@ func (g *segment) writeCleaned(o *cleaner.Output) error {
 	for _, a := range o.Aborted {
 		b = append(b, index.EncodeAborted(a)...)
 	}
-	return g.writeIndex(txnIndexSuffix+cleanedSuffix, b, 0)
+	return g.writeIndex(layout.TxnIndexSuffix+layout.CleanedSuffix, b, 0)
 }
 
 // takeOver sets what a sealed segment knows of itself. Nobody else has it yet.
@@ -77,7 +78,7 @@ func (g *segment) takeOver(o *cleaner.Output, last *segment) {
 // removeWith removes the segment's files under a temporary suffix.
 func (g *segment) removeWith(suffix string) error {
 	var errs []error
-	for _, s := range segmentSuffixes {
+	for _, s := range layout.SegmentSuffixes {
 		if err := g.store.fs.Remove(g.path(s) + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -87,9 +88,9 @@ func (g *segment) removeWith(suffix string) error {
 
 // renameAll renames the segment's files from one suffix to another, the log last: it is what counts.
 func renameAll(fsys vfs.FS, dir string, baseOffset int64, from, to string) error {
-	for _, s := range segmentSuffixes {
-		name := segmentFile(dir, baseOffset, s)
-		if err := fsys.Rename(name+from, name+to); err != nil && (s == logSuffix || !errors.Is(err, fs.ErrNotExist)) {
+	for _, s := range layout.SegmentSuffixes {
+		name := layout.SegmentFile(dir, baseOffset, s)
+		if err := fsys.Rename(name+from, name+to); err != nil && (s == layout.LogSuffix || !errors.Is(err, fs.ErrNotExist)) {
 			return err
 		}
 	}
@@ -114,8 +115,8 @@ func (p *Partition) swap(group []*segment, g *segment) (swapped bool, err error)
 		return true, err
 	}
 	fsys := p.store.fs
-	if err := renameAll(fsys, p.path(), g.baseOffset, cleanedSuffix, swapSuffix); err != nil {
-		if removeErr := g.removeWith(swapSuffix); removeErr != nil {
+	if err := renameAll(fsys, p.path(), g.baseOffset, layout.CleanedSuffix, layout.SwapSuffix); err != nil {
+		if removeErr := g.removeWith(layout.SwapSuffix); removeErr != nil {
 			return fail("taking the new files back", errors.Join(err, removeErr))
 		}
 		return false, err
@@ -146,7 +147,7 @@ func (p *Partition) swap(group []*segment, g *segment) (swapped bool, err error)
 			}
 		}
 	}
-	if err := renameAll(fsys, p.path(), g.baseOffset, swapSuffix, ""); err != nil {
+	if err := renameAll(fsys, p.path(), g.baseOffset, layout.SwapSuffix, ""); err != nil {
 		return fail("giving the new files their names", err)
 	}
 	if err := fsys.SyncDir(p.path()); err != nil {
@@ -224,18 +225,18 @@ func (r *recovery) finishSwaps() error {
 	var bases, logs []int64
 	for _, e := range entries {
 		names[e.Name] = true
-		base, suffix, ok := parseSegmentFile(e.Name)
+		base, suffix, ok := layout.ParseSegmentFile(e.Name)
 		switch {
-		case ok && suffix == logSuffix+swapSuffix:
+		case ok && suffix == layout.LogSuffix+layout.SwapSuffix:
 			bases = append(bases, base)
-		case ok && suffix == logSuffix:
+		case ok && suffix == layout.LogSuffix:
 			logs = append(logs, base)
 		}
 	}
 	changed := false
 	for _, e := range entries {
-		base, suffix, ok := parseSegmentFile(e.Name)
-		if ok && strings.HasSuffix(suffix, swapSuffix) && !slices.Contains(bases, base) {
+		base, suffix, ok := layout.ParseSegmentFile(e.Name)
+		if ok && strings.HasSuffix(suffix, layout.SwapSuffix) && !slices.Contains(bases, base) {
 			if err := r.fs.Remove(filepath.Join(r.p.path(), e.Name)); err != nil { // the log did not get so far
 				return err
 			}
@@ -257,11 +258,11 @@ func (r *recovery) finishSwaps() error {
 // finishSwap puts <base>.log.swap into the place of the segments that it covers. While <base>.log is there its side files
 // are the old ones, because they were moved aside before it; afterwards they are new.
 func (r *recovery) finishSwap(base int64, logs []int64, names map[string]bool) error {
-	swap := segmentFile(r.p.path(), base, logSuffix) + swapSuffix
-	end, err := r.endOfSwap(swap)
-	if err != nil && names[filepath.Base(segmentFile(r.p.path(), base, logSuffix))] {
+	swap := layout.SegmentFile(r.p.path(), base, layout.LogSuffix) + layout.SwapSuffix
+	end, err := logfile.EndOffset(r.fs, swap) // the cleaner keeps the last batch of all that it replaces
+	if err != nil && names[filepath.Base(layout.SegmentFile(r.p.path(), base, layout.LogSuffix))] {
 		r.p.store.logger.Warn("compacted segment unreadable, the old ones are kept", "file", swap, "error", err)
-		return newSegment(r.p.store, r.p.path(), base).removeWith(swapSuffix)
+		return newSegment(r.p.store, r.p.path(), base).removeWith(layout.SwapSuffix)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", swap, err)
@@ -277,30 +278,5 @@ func (r *recovery) finishSwap(base int64, logs []int64, names map[string]bool) e
 		}
 	}
 	r.p.store.logger.Info("compaction finished that a stop interrupted", "file", swap, "replaced", replaced, "endOffset", end)
-	return renameAll(r.fs, r.p.path(), base, swapSuffix, "")
-}
-
-// endOfSwap is the offset behind the last batch: the cleaner keeps the last one of all that it replaces.
-func (r *recovery) endOfSwap(name string) (end int64, err error) {
-	f, err := r.fs.OpenFile(name, vfs.ReadOnly)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = f.Close() }() // only read from
-	size, err := f.Size()
-	if err != nil {
-		return 0, err
-	}
-	sc := logfile.Scanner{File: f, Size: size, HeadersOnly: true}
-	defer sc.Close()
-	for {
-		v, at, err := sc.Next()
-		if err != nil {
-			return 0, fmt.Errorf("at %d: %w", at, err)
-		}
-		if v == nil {
-			return end, nil
-		}
-		end = v.LastOffset() + 1
-	}
+	return renameAll(r.fs, r.p.path(), base, layout.SwapSuffix, "")
 }

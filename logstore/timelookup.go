@@ -7,6 +7,7 @@ import (
 
 	"kaas/codec/batch"
 	"kaas/internal/limits"
+	"kaas/logstore/layout"
 	"kaas/logstore/logfile"
 )
 
@@ -92,7 +93,7 @@ func (p *Partition) lookupTime(ctx context.Context, g *segment, timestampMs, sta
 		}
 		v, at, err := sc.Next()
 		if err != nil {
-			return none, false, fmt.Errorf("%w: %s at %d: %w", ErrStorage, g.path(logSuffix), at, err)
+			return none, false, fmt.Errorf("%w: %s at %d: %w", ErrStorage, g.path(layout.LogSuffix), at, err)
 		}
 		if v == nil || v.BaseOffset() >= limit {
 			return none, false, nil
@@ -123,7 +124,7 @@ func (p *Partition) firstRecord(g *segment, at int64, size int, match func(*batc
 	p.store.counters.TimeLookupBatches.Add(1)
 	it, err := v.Records(limits.DecompressedBatchBytes)
 	if err != nil {
-		return none, false, fmt.Errorf("%w: %s at %d: %w", ErrCorruptMessage, g.path(logSuffix), at, err)
+		return none, false, fmt.Errorf("%w: %s at %d: %w", ErrCorruptMessage, g.path(layout.LogSuffix), at, err)
 	}
 	defer it.Close()
 	for it.Next() {
@@ -189,7 +190,7 @@ func (p *Partition) maxTimestampOf(ctx context.Context, g *segment, start, limit
 		}
 		v, at, err := sc.Next()
 		if err != nil {
-			return best, false, fmt.Errorf("%w: %s at %d: %w", ErrStorage, g.path(logSuffix), at, err)
+			return best, false, fmt.Errorf("%w: %s at %d: %w", ErrStorage, g.path(layout.LogSuffix), at, err)
 		}
 		if v == nil || v.BaseOffset() >= limit {
 			return best, ok, nil

@@ -7,6 +7,7 @@ import (
 
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
+	"kaas/logstore/layout"
 )
 
 // abortedTxns returns the aborted transactions whose markers stand in the segment. The caller holds a reference.
@@ -19,13 +20,13 @@ func (g *segment) abortedTxns() ([]AbortedTxn, error) {
 	if a := g.aborted.Load(); a != nil {
 		return *a, nil
 	}
-	b, err := vfs.ReadFile(g.store.fs, g.path(txnIndexSuffix), 1<<31)
+	b, err := vfs.ReadFile(g.store.fs, g.path(layout.TxnIndexSuffix), 1<<31)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	a, err := index.DecodeAborted(b, g.baseOffset)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", g.path(txnIndexSuffix), err)
+		return nil, fmt.Errorf("%s: %w", g.path(layout.TxnIndexSuffix), err)
 	}
 	g.aborted.Store(&a)
 	return a, nil
@@ -38,7 +39,7 @@ func (g *segment) appendAborted(a AbortedTxn) error {
 	if err != nil {
 		return err
 	}
-	f, err := g.store.fs.OpenFile(g.path(txnIndexSuffix), vfs.Create)
+	f, err := g.store.fs.OpenFile(g.path(layout.TxnIndexSuffix), vfs.Create)
 	if err != nil {
 		return err
 	}

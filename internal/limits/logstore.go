@@ -12,6 +12,9 @@ const (
 	// up to ReopenMaxMs.
 	ReopenIntervalMs = 1_000
 	ReopenMaxMs      = 30_000
+	// MoveFinalBytes is how much of a log may be left to copy when a move to another directory stops appends for its last
+	// step: what a slow disk writes in a few tens of milliseconds.
+	MoveFinalBytes = 1 << 20
 	// FileMaps bounds the mmaps of the log store: vm.max_map_count is 65,530 for the whole process, and the Go heap,
 	// thread stacks and libraries need a few thousand. Above it segments are read by descriptor only and indexes are
 	// read into memory.

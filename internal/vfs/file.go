@@ -1,8 +1,10 @@
 package vfs
 
 import (
+	"errors"
 	"io"
 	"io/fs"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -149,4 +151,45 @@ func ReadFile(fsys FS, name string, maxBytes int64) ([]byte, error) {
 		err = nil
 	}
 	return b[:n], err
+}
+
+// copyBytes is how much CopyRange reads at a time.
+const copyBytes = 1 << 20
+
+// CopyRange copies [at, size) of a file to the same place of the file name, which is made when it is missing, and syncs it.
+// step is called with the number of bytes before each piece; its error ends the copy.
+func CopyRange(fsys FS, name string, from File, at, size int64, step func(bytes int) error) error {
+	to, err := fsys.OpenFile(name, Create)
+	if err != nil {
+		return err
+	}
+	b := make([]byte, min(copyBytes, max(size-at, 1)))
+	for at < size && err == nil {
+		n := min(int64(len(b)), size-at)
+		if err = step(int(n)); err != nil {
+			break
+		}
+		if _, err = from.ReadAt(b[:n], at); err == nil {
+			_, err = to.WriteAt(b[:n], at)
+		}
+		at += n
+	}
+	if err == nil {
+		err = to.Datasync()
+	}
+	if closeErr := to.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// MakeDir makes a directory, and what is missing above it, when it is missing; its name is durable then.
+func MakeDir(fsys FS, path string) error {
+	if _, err := fsys.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := fsys.MkdirAll(path); err != nil {
+		return err
+	}
+	return fsys.SyncDir(filepath.Dir(path))
 }

@@ -193,3 +193,12 @@ func ParseUUID(s string) (id [16]byte, err error) {
 
 // Len is the number of lines.
 func (o *Offsets) Len() int { return o.count }
+
+// NewUUIDString never begins with a dash, which command lines would take for an option (Uuid.randomUuid).
+func NewUUIDString() string {
+	for {
+		if u := UUIDString(RandomUUID()); u[0] != '-' {
+			return u
+		}
+	}
+}

@@ -131,7 +131,7 @@ func (r *Round) mapSource(ctx context.Context, s Source, from int64, txns *trans
 		if v == nil {
 			return false, nil
 		}
-		if err := r.Throttle.wait(ctx, len(v)); err != nil {
+		if err := r.Throttle.Wait(ctx, len(v)); err != nil {
 			return false, err
 		}
 		r.Stats.BytesRead += int64(len(v))
@@ -189,7 +189,7 @@ func (r *Round) Clean(ctx context.Context, group []Source, aborted []index.Abort
 				err = v.Validate() // a batch is summed up anew below: a flipped bit must not get a right CRC
 			}
 			if err == nil && v != nil {
-				err = r.Throttle.wait(ctx, len(v))
+				err = r.Throttle.Wait(ctx, len(v))
 			}
 			if err == nil && v != nil {
 				r.Stats.BytesRead += int64(len(v))
@@ -222,7 +222,7 @@ func (r *Round) flush(ctx context.Context, o *Output) error {
 	if len(r.out) == 0 {
 		return nil
 	}
-	if err := r.Throttle.wait(ctx, len(r.out)); err != nil {
+	if err := r.Throttle.Wait(ctx, len(r.out)); err != nil {
 		return err
 	}
 	if _, err := o.File.WriteAt(r.out, o.SizeBytes); err != nil {

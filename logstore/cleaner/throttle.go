@@ -20,8 +20,8 @@ func NewThrottle(bytesPerSecond float64) *Throttle { return &Throttle{bytesPerSe
 // throttleSlack is how far I/O may run ahead, so that small pieces do not each need a timer.
 const throttleSlack = 20 * time.Millisecond
 
-// wait lets bytes through at the rate, or returns ctx's error.
-func (t *Throttle) wait(ctx context.Context, bytes int) error {
+// Wait lets bytes through at the rate, or returns ctx's error.
+func (t *Throttle) Wait(ctx context.Context, bytes int) error {
 	if err := ctx.Err(); err != nil || t == nil || t.bytesPerSecond <= 0 {
 		return err
 	}

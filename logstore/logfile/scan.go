@@ -101,3 +101,28 @@ func (s *Scanner) Rewind(at int64) {
 	s.HeadersOnly, s.At = false, at
 	s.start, s.fill = 0, 0
 }
+
+// EndOffset is the offset behind the last batch of a file.
+func EndOffset(fsys vfs.FS, name string) (end int64, err error) {
+	f, err := fsys.OpenFile(name, vfs.ReadOnly)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	size, err := f.Size()
+	if err != nil {
+		return 0, err
+	}
+	sc := Scanner{File: f, Size: size, HeadersOnly: true}
+	defer sc.Close()
+	for {
+		v, at, err := sc.Next()
+		if err != nil {
+			return 0, fmt.Errorf("at %d: %w", at, err)
+		}
+		if v == nil {
+			return end, nil
+		}
+		end = v.LastOffset() + 1
+	}
+}

@@ -1,0 +1,447 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"kaas/internal/limits"
+	"kaas/internal/vfs"
+	"kaas/logstore/checkpoint"
+	"kaas/logstore/cleaner"
+	"kaas/logstore/layout"
+)
+
+// mover moves partitions between log directories (AlterReplicaLogDirs, KIP-113): the log is copied beside the running one,
+// and put into its place in one step when little is left. Steps and what a crash leaves: docs/format/operations.md, move.
+type mover struct {
+	store    *Store
+	throttle *cleaner.Throttle
+	ctx      context.Context
+	cancel   context.CancelFunc
+	work     sync.WaitGroup
+
+	mu    sync.Mutex
+	moves map[*Partition]*move // running; owner: mu
+}
+
+// move is one that runs.
+type move struct {
+	p      *Partition
+	to     *logDir
+	path   string // the future directory
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{}
+	bytes  atomic.Int64     // copied
+	end    atomic.Int64     // offset up to which it is copied
+	copied map[string]int64 // file name → bytes; owner: the move's goroutine
+}
+
+func newMover(s *Store) *mover {
+	m := &mover{store: s, throttle: cleaner.NewThrottle(s.options.MoveMaxBytesPerSecond), moves: map[*Partition]*move{}}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	return m
+}
+
+// stop lets no further move begin and gives up those that run.
+func (m *mover) stop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cancel()
+}
+
+// MoveTo begins to move a partition to another log directory, an element of Options.Dirs, and returns. A move that runs to
+// another one is given up; to where the partition lies ends any move. Future tells how far it is.
+func (s *Store) MoveTo(topic string, partition int32, dir string) error {
+	p := s.Get(topic, partition)
+	if p == nil {
+		return fmt.Errorf("%s-%d: %w", topic, partition, ErrUnknownPartition)
+	}
+	if err := p.Err(); err != nil {
+		return err
+	}
+	for _, d := range s.dirs {
+		if d.path == dir {
+			return s.mover.begin(p, d)
+		}
+	}
+	return p.wrap(fmt.Errorf("%w: %s", ErrLogDirNotFound, dir))
+}
+
+// Future is the directory that the partition is being moved to, how much of it is there, and up to which offset; "" when it is
+// not moved.
+func (p *Partition) Future() (dir string, copiedBytes, endOffset int64) {
+	m := p.store.mover
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if v := m.moves[p]; v != nil {
+		return v.to.path, v.bytes.Load(), v.end.Load()
+	}
+	return "", 0, 0
+}
+
+func (m *mover) begin(p *Partition, to *logDir) error {
+	for {
+		m.mu.Lock()
+		v := m.moves[p]
+		if v == nil {
+			break
+		}
+		m.mu.Unlock()
+		if v.to == to {
+			return nil
+		}
+		v.cancel()
+		<-v.done
+	}
+	defer m.mu.Unlock()
+	if p.logDir() == to {
+		return nil
+	}
+	if m.ctx.Err() != nil {
+		return p.wrap(ErrClosed)
+	}
+	v := &move{p: p, to: to, done: make(chan struct{}), copied: map[string]int64{}}
+	v.path = filepath.Join(to.path, layout.AsideDir(p.topic, p.id, checkpoint.RandomUUID(), layout.FutureDirSuffix))
+	v.ctx, v.cancel = context.WithCancel(m.ctx)
+	m.moves[p] = v
+	m.work.Go(func() { m.run(v) })
+	return nil
+}
+
+// leave ends a move of p and waits for it.
+func (m *mover) leave(p *Partition) {
+	m.mu.Lock()
+	v := m.moves[p]
+	m.mu.Unlock()
+	if v != nil {
+		v.cancel()
+		<-v.done
+	}
+}
+
+func (m *mover) run(v *move) {
+	p := v.p
+	log := m.store.logger.With("topic", p.topic, "partition", p.id, "from", p.logDir().path, "to", v.to.path)
+	log.Info("partition is being moved")
+	p.store.compactor.hold(p, true)
+	err := v.run(m)
+	p.store.compactor.hold(p, false)
+	if err != nil {
+		err = errors.Join(err, m.store.fs.RemoveAll(v.path))
+		log.Warn("partition not moved; ask for it again", "error", err)
+	} else {
+		log.Info("partition moved", "bytes", v.bytes.Load())
+	}
+	v.cancel()
+	m.mu.Lock()
+	delete(m.moves, p)
+	m.mu.Unlock()
+	close(v.done)
+}
+
+// run copies until little is left, then stops appends for a moment and copies the rest.
+func (v *move) run(m *mover) error {
+	if err := m.store.fs.Mkdir(v.path); err != nil {
+		return err
+	}
+	for {
+		left, err := v.copyLogs(m)
+		if err != nil {
+			return err
+		}
+		if left <= limits.MoveFinalBytes {
+			break
+		}
+	}
+	p := v.p
+	p.mu.Lock()
+	generation := p.generation
+	p.frozen = true
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		p.frozen = false
+		p.mu.Unlock()
+	}()
+	p.mu.Lock()
+	p.store.committer.Enqueue(&p.commits)
+	p.mu.Unlock()
+	p.store.committer.Settle(&p.commits)
+	return v.finish(m, generation)
+}
+
+// copyLogs copies what the logs have got since the last call; left is how much they have got meanwhile.
+func (v *move) copyLogs(m *mover) (left int64, err error) {
+	for _, g := range v.p.segments.Load().all {
+		if !g.acquire() {
+			continue // retention took it
+		}
+		end := g.endOffset.Load() // before the size: it is not ahead of what is copied
+		f, err := g.open()
+		if err == nil {
+			err = v.copyFile(m, f, filepath.Base(g.path(layout.LogSuffix)), g.sizeBytes.Load())
+		}
+		g.release()
+		if err != nil {
+			return 0, err
+		}
+		v.end.Store(end)
+	}
+	for _, g := range v.p.segments.Load().all {
+		left += g.sizeBytes.Load() - v.copied[filepath.Base(g.path(layout.LogSuffix))]
+	}
+	return left, nil
+}
+
+// copyFile brings the copy of a file up to size.
+func (v *move) copyFile(m *mover, from vfs.File, name string, size int64) error {
+	at := v.copied[name]
+	if at >= size && at > 0 {
+		return nil
+	}
+	err := vfs.CopyRange(m.store.fs, filepath.Join(v.path, name), from, at, size, func(bytes int) error {
+		v.bytes.Add(int64(bytes))
+		return m.throttle.Wait(v.ctx, bytes)
+	})
+	if err == nil {
+		v.copied[name] = size
+	}
+	return err
+}
+
+// finish puts the copy into the place of the partition. Appends are refused meanwhile, reads go on.
+func (v *move) finish(m *mover, generation int64) error {
+	p, s := v.p, m.store
+	p.headMu.Lock()
+	defer p.headMu.Unlock()
+	p.writeOutMu.Lock()
+	defer p.writeOutMu.Unlock()
+	if err := p.writeOutLocked(); err != nil {
+		return err
+	}
+	if _, err := v.copyLogs(m); err != nil {
+		return err
+	}
+	if err := v.copySmall(m, generation); err != nil {
+		return err
+	}
+	key := checkpoint.Key{Topic: p.topic, Partition: p.id}
+	// The log start must be there when the copy is; an earlier life of the partition there must not be.
+	if err := s.writeCheckpoints(v.to, map[*Partition]int64{p: p.logStart.Load()}); err != nil {
+		return err
+	}
+	old := p.place.Load()
+	path := filepath.Join(v.to.path, layout.PartitionDir(p.topic, p.id))
+	if err := s.fs.Rename(v.path, path); err != nil {
+		return err
+	}
+	q, err := v.openAt(path, key)
+	if err == nil {
+		err = s.fs.SyncDir(v.to.path)
+	}
+	if err == nil {
+		err = p.adopt(q)
+	}
+	if err != nil {
+		return errors.Join(err, v.takeBack(s, old, path))
+	}
+	s.mu.Lock()
+	old.dir.partitions--
+	v.to.partitions++
+	old.dir.stale[key] = true
+	s.mu.Unlock()
+	return v.removeOld(s, old, path)
+}
+
+// takeBack takes the mark away before anything is appended to the old directory: a start would take the copy for the newer
+// one. When not even that works the partition stays closed until the next start, which serves the copy.
+func (v *move) takeBack(s *Store, old *place, path string) error {
+	err := s.fs.Remove(filepath.Join(path, layout.MovedName))
+	if err == nil {
+		err = s.fs.SyncDir(path)
+	}
+	if err == nil {
+		err = s.fs.Rename(path, v.path)
+	}
+	s.mu.Lock()
+	v.to.stale[checkpoint.Key{Topic: v.p.topic, Partition: v.p.id}] = true
+	s.mu.Unlock()
+	if err != nil {
+		v.p.close()
+		err = fmt.Errorf("closed until the next start, because the copy %s can't be taken back: %w", path, err)
+	}
+	return err
+}
+
+// copySmall copies what stands beside the logs: indexes, transaction indexes, producer state as of now, epochs, metadata, and
+// last the mark that the copy is complete. Caller: headMu, writeOutMu, appends frozen.
+func (v *move) copySmall(m *mover, generation int64) error {
+	p, fsys := v.p, m.store.fs
+	keep := map[string]bool{}
+	for _, g := range p.segments.Load().all {
+		keep[filepath.Base(g.path(layout.LogSuffix))] = true
+		for _, suffix := range []string{layout.IndexSuffix, layout.TimeIndexSuffix, layout.TxnIndexSuffix} {
+			if !g.sealed.Load() && suffix != layout.TxnIndexSuffix {
+				continue // made anew from the batch headers
+			}
+			if err := v.copyWhole(m, g.path(suffix)); err != nil {
+				return err
+			}
+		}
+	}
+	for name := range v.copied {
+		if strings.HasSuffix(name, layout.LogSuffix) && !keep[name] { // retention took it meanwhile
+			if err := fsys.Remove(filepath.Join(v.path, name)); err != nil {
+				return err
+			}
+		}
+	}
+	p.mu.Lock()
+	f := p.failure.Load()
+	end, snapshot, epochs := p.end.offset.Load(), p.producers.Encode(), p.epochs.Encode()
+	whole := p.durable.Load() >= end && p.generation == generation
+	p.mu.Unlock()
+	if f != nil || !whole {
+		return fmt.Errorf("the partition failed while it was moved: %w", errors.Join(ErrStorage, p.Err()))
+	}
+	if err := vfs.WriteFileAtomic(fsys, layout.SegmentFile(v.path, end, layout.SnapshotSuffix), v.path, snapshot); err != nil {
+		return err
+	}
+	if err := vfs.WriteFileAtomic(fsys, filepath.Join(v.path, checkpoint.EpochsName), v.path, epochs); err != nil {
+		return err
+	}
+	if err := checkpoint.WritePartitionMetadata(fsys, v.path, p.topicID); err != nil {
+		return err
+	}
+	return vfs.WriteFileAtomic(fsys, filepath.Join(v.path, layout.MovedName), v.path, nil)
+}
+
+// copyWhole copies a small file, if it is there.
+func (v *move) copyWhole(m *mover, name string) error {
+	f, err := m.store.fs.OpenFile(name, vfs.ReadOnly)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	size, err := f.Size()
+	if err == nil {
+		err = v.copyFile(m, f, filepath.Base(name), size)
+	}
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%s became shorter: %w", name, err)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// openAt recovers the copy, of which everything is known to be synced.
+func (v *move) openAt(path string, key checkpoint.Key) (*Partition, error) {
+	p := v.p
+	q := p.store.newPartition(v.to, key, path)
+	q.config.Store(p.config.Load())
+	end := p.end.offset.Load()
+	r := recovery{p: q, fs: p.store.fs, key: key, durable: end, st: &dirState{
+		recoveryPoints: map[checkpoint.Key][]int64{key: {end}},
+		logStarts:      map[checkpoint.Key][]int64{key: {p.logStart.Load()}},
+	}}
+	if to := p.cleanedTo.Load(); to >= 0 {
+		r.st.cleanedTo = map[checkpoint.Key][]int64{key: {to}}
+	}
+	err := r.run()
+	if err == nil && q.end.offset.Load() != end {
+		err = fmt.Errorf("the copy ends at offset %d, the log at %d", q.end.offset.Load(), end)
+	}
+	if err != nil {
+		for _, g := range r.segments {
+			g.release()
+		}
+		return nil, err
+	}
+	// The copy has the same bytes at the same places, and the snapshot does not hold all that is known.
+	p.mu.Lock()
+	q.producers, q.epochs = p.producers, p.epochs
+	p.mu.Unlock()
+	return q, nil
+}
+
+// removeOld sets the old directory aside, then takes the mark away. What fails here, the next start does.
+func (v *move) removeOld(s *Store, old *place, path string) error {
+	aside := filepath.Join(old.dir.path, layout.AsideDir(v.p.topic, v.p.id, checkpoint.RandomUUID(), layout.DeleteDirSuffix))
+	err := s.fs.Rename(old.path, aside)
+	if err == nil {
+		err = s.fs.SyncDir(old.dir.path)
+	}
+	if err == nil {
+		err = s.fs.Remove(filepath.Join(path, layout.MovedName))
+	}
+	if err == nil {
+		s.janitor.remove(aside)
+		err = errors.Join(s.writeCheckpoints(v.to, nil), s.writeCheckpoints(old.dir, nil))
+	}
+	if err != nil {
+		s.logger.Warn("old directory of a moved partition not removed, again at the next start", "dir", old.path, "error", err)
+	}
+	return nil
+}
+
+// settleMoves brings to an end what moves a stop interrupted: of two directories of one partition the one with the mark is
+// the newer one; copies that are not complete go.
+func (s *Store) settleMoves() error {
+	at := map[string][]*logDir{}
+	for _, d := range s.dirs {
+		entries, err := s.fs.List(d.path)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if _, _, ok := layout.ParsePartitionDir(e.Name); ok && e.Dir {
+				at[e.Name] = append(at[e.Name], d)
+			} else if e.Dir && strings.HasSuffix(e.Name, layout.FutureDirSuffix) && strings.Contains(e.Name, ".") {
+				s.logger.Warn("a stop interrupted the move of a partition; ask for it again", "dir", filepath.Join(d.path, e.Name))
+				s.janitor.remove(filepath.Join(d.path, e.Name))
+			}
+		}
+	}
+	for name, dirs := range at {
+		if err := s.settleMove(name, dirs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) settleMove(name string, dirs []*logDir) error {
+	for _, d := range dirs {
+		mark := filepath.Join(d.path, name, layout.MovedName)
+		if _, err := s.fs.Stat(mark); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		topic, partition, _ := layout.ParsePartitionDir(name)
+		for _, older := range dirs {
+			if older == d {
+				continue
+			}
+			aside := filepath.Join(older.path, layout.AsideDir(topic, partition, checkpoint.RandomUUID(), layout.DeleteDirSuffix))
+			if err := s.fs.Rename(filepath.Join(older.path, name), aside); err != nil {
+				return err
+			}
+			if err := s.fs.SyncDir(older.path); err != nil {
+				return err
+			}
+			s.logger.Info("move of a partition finished that a stop interrupted", "dir", filepath.Join(d.path, name), "removed", aside)
+		}
+		return s.fs.Remove(mark)
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"kaas/internal/vfs"
+	"kaas/logstore/layout"
+)
+
+// moveTo moves a partition and waits for the end of it.
+func moveTo(t *testing.T, p *Partition, dir string) {
+	t.Helper()
+	if p.Dir() == dir {
+		return
+	}
+	if err := p.store.MoveTo(p.topic, p.id, dir); err != nil {
+		t.Fatal(err)
+	}
+	m := p.store.mover
+	m.mu.Lock()
+	v := m.moves[p]
+	m.mu.Unlock()
+	if v != nil {
+		<-v.done
+	}
+	if p.Dir() != dir {
+		t.Fatalf("the partition lies in %s, it was moved to %s", p.Dir(), dir)
+	}
+}
+
+// TestMoveBetweenDirectories: a producer and a reader go on while a partition is moved to and fro; nothing is lost, repeated
+// or read twice, and the old directory is gone.
+func TestMoveBetweenDirectories(t *testing.T) {
+	t.Parallel()
+	files := vfs.NewMem()
+	h := start(t, func(o *Options) { o.Dirs, o.FS = []string{"/a", "/b"}, files })
+	small := func(c *Config) { c.SegmentBytes, c.IndexIntervalBytes = 2000, 200 }
+	p := h.partition("t", small)
+	if err := h.s.MoveTo("t", 0, "/c"); !errors.Is(err, ErrLogDirNotFound) {
+		t.Fatalf("a directory that is none of the broker's: %v", err)
+	}
+	if err := h.s.MoveTo("none", 0, "/a"); !errors.Is(err, ErrUnknownPartition) {
+		t.Fatalf("a partition that is not there: %v", err)
+	}
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	written := 0
+	clients.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			r, err := p.Append(produced(7, 0, int32(written), false, fmt.Sprint(written)), AppendOptions{})
+			if errors.Is(err, ErrStalled) {
+				continue
+			}
+			if err != nil || r.Duplicate || r.BaseOffset != int64(written) {
+				t.Errorf("append %d: %+v %v", written, r, err)
+				return
+			}
+			if written++; written%50 == 0 {
+				if err := awaitErr(p, int64(written)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	})
+	clients.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			high := p.HighWatermark()
+			s, err := p.Read(high/2, 4000, true, ReadUncommitted)
+			if err != nil || high > 0 && s.Len == 0 {
+				t.Errorf("read at %d of %d: %d bytes, %v", high/2, high, s.Len, err)
+				return
+			}
+			s.Release()
+		}
+	})
+	dirs := []string{"/b", "/a"}
+	if p.Dir() == "/b" {
+		dirs = []string{"/a", "/b"}
+	}
+	for i := range 6 {
+		moveTo(t, p, dirs[i%2])
+	}
+	close(stop)
+	clients.Wait()
+	await(t, p, int64(written))
+	check := func() {
+		t.Helper()
+		got := values(t, p, 0, ReadUncommitted)
+		if len(got) != written {
+			t.Fatalf("%d records of %d", len(got), written)
+		}
+		for i, v := range got {
+			if v != fmt.Sprint(i) {
+				t.Fatalf("record %d is %s", i, v)
+			}
+		}
+	}
+	check()
+	for back := 1; back <= 5 && back <= written; back++ { // the whole window of the producer is known
+		if r, err := p.Append(produced(7, 0, int32(written-back), false, fmt.Sprint(written-back)), AppendOptions{}); err != nil || !r.Duplicate {
+			t.Fatalf("batch %d from the end sent again: %+v %v", back, r, err)
+		}
+	}
+	h.restart()
+	p = h.partition("t", small)
+	check()
+	h.crash()
+	p = h.partition("t", small)
+	check()
+	if entries, err := files.List(dirs[0]); err != nil {
+		t.Fatal(err)
+	} else {
+		for _, e := range entries {
+			if _, _, ok := layout.ParsePartitionDir(e.Name); ok {
+				t.Errorf("%s is left in %s", e.Name, dirs[0])
+			}
+		}
+	}
+}
+
+// TestDeleteWhileMoving: the deletion ends the move, and nothing is left in either directory.
+func TestDeleteWhileMoving(t *testing.T) {
+	t.Parallel()
+	files := vfs.NewMem()
+	h := start(t, func(o *Options) { o.Dirs, o.FS, o.MoveMaxBytesPerSecond = []string{"/a", "/b"}, files, 100 })
+	p := h.partition("t")
+	for i := range 20 {
+		put(t, p, records(fmt.Sprint(i)))
+	}
+	to := map[string]string{"/a": "/b", "/b": "/a"}[p.Dir()]
+	if err := h.s.MoveTo("t", 0, to); err != nil {
+		t.Fatal(err)
+	}
+	if dir, _, _ := p.Future(); dir != to {
+		t.Fatalf("it is moved to %q", dir)
+	}
+	if err := h.s.Delete("t", 0); err != nil {
+		t.Fatal(err)
+	}
+	h.restart()
+	for _, d := range []string{"/a", "/b"} {
+		entries, err := files.List(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.Dir {
+				t.Errorf("%s/%s is left", d, e.Name)
+			}
+		}
+	}
+}
