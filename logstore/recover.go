@@ -443,24 +443,7 @@ func (r *recovery) resume(g *segment, b *index.Builder) int64 {
 		r.p.store.logger.Warn("index rebuilt", "file", g.path(layout.IndexSuffix), "reason", err)
 		return 0
 	}
-	at, last := int64(0), int32(-1)
-	for ; len(offsets) > 0; offsets = offsets[index.OffsetEntryBytes:] {
-		e := index.OffsetEntry{RelativeOffset: be32(offsets), Position: be32(offsets[4:])}
-		if g.baseOffset+int64(e.RelativeOffset) >= r.point {
-			break
-		}
-		b.Index.Offsets.Append(e)
-		at, last = int64(e.Position), e.RelativeOffset
-	}
-	for ; len(times) > 0; times = times[index.TimeEntryBytes:] {
-		e := index.TimeEntry{TimestampMs: be64(times), RelativeOffset: be32(times[8:])}
-		if e.RelativeOffset > last {
-			break
-		}
-		b.Index.Times.Append(e)
-		b.MaxTimestampMs, b.MaxTimestampAt = e.TimestampMs, g.baseOffset+int64(e.RelativeOffset)
-	}
-	return at
+	return b.Resume(offsets, times, r.point)
 }
 
 // cutAfter makes segment i end where its scan stopped and removes what comes after it.

@@ -214,12 +214,7 @@ func (g *segment) loadMem() (*index.Writable, error) {
 		g.mem.Store(m)
 		return m, nil
 	}
-	for at := 0; at < len(offsets); at += index.OffsetEntryBytes {
-		m.Offsets.Append(index.OffsetEntry{RelativeOffset: be32(offsets[at:]), Position: be32(offsets[at+4:])})
-	}
-	for at := 0; at < len(times); at += index.TimeEntryBytes {
-		m.Times.Append(index.TimeEntry{TimestampMs: be64(times[at:]), RelativeOffset: be32(times[at+8:])})
-	}
+	m = index.Decode(offsets, times)
 	g.mem.Store(m)
 	return m, nil
 }
@@ -247,21 +242,11 @@ func (g *segment) rebuildIndex() (*index.Writable, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := index.Builder{Base: g.baseOffset, IntervalBytes: 4096, MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
-	sc := logfile.Scanner{File: f, Size: g.sizeBytes.Load(), HeadersOnly: true}
-	defer sc.Close()
-	for {
-		v, at, err := sc.Next()
-		if err != nil {
-			return nil, fmt.Errorf("%s at %d: %w", g.path(layout.LogSuffix), at, err)
-		}
-		if v == nil {
-			break
-		}
-		b.Add(v, at)
+	m, err := logfile.BuildIndex(f, g.sizeBytes.Load(), g.baseOffset)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", g.path(layout.LogSuffix), err)
 	}
-	b.Finish()
-	return b.Index, nil
+	return m, nil
 }
 
 // openLocked is open with mu held.

@@ -295,3 +295,37 @@ func AppendTime(index *Writable, timestampMs, at, base int64) {
 }
 
 func relativeTo(offset, base int64) int32 { return int32(offset - base) }
+
+// Resume takes over the entries of index files that stand below the offset point, and says at which position to go on.
+func (b *Builder) Resume(offsets, times []byte, point int64) int64 {
+	at, last := int64(0), int32(-1)
+	for ; len(offsets) > 0; offsets = offsets[OffsetEntryBytes:] {
+		e := OffsetEntry{RelativeOffset: be32(offsets), Position: be32(offsets[4:])}
+		if b.Base+int64(e.RelativeOffset) >= point {
+			break
+		}
+		b.Index.Offsets.Append(e)
+		at, last = int64(e.Position), e.RelativeOffset
+	}
+	for ; len(times) > 0; times = times[TimeEntryBytes:] {
+		e := TimeEntry{TimestampMs: be64(times), RelativeOffset: be32(times[8:])}
+		if e.RelativeOffset > last {
+			break
+		}
+		b.Index.Times.Append(e)
+		b.MaxTimestampMs, b.MaxTimestampAt = e.TimestampMs, b.Base+int64(e.RelativeOffset)
+	}
+	return at
+}
+
+// Decode reads the bytes of both files, which were checked.
+func Decode(offsets, times []byte) *Writable {
+	m := new(Writable)
+	for at := 0; at < len(offsets); at += OffsetEntryBytes {
+		m.Offsets.Append(OffsetEntry{RelativeOffset: be32(offsets[at:]), Position: be32(offsets[at+4:])})
+	}
+	for at := 0; at < len(times); at += TimeEntryBytes {
+		m.Times.Append(TimeEntry{TimestampMs: be64(times[at:]), RelativeOffset: be32(times[at+8:])})
+	}
+	return m
+}

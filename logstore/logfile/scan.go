@@ -126,3 +126,21 @@ func EndOffset(fsys vfs.FS, name string) (end int64, err error) {
 		end = v.LastOffset() + 1
 	}
 }
+
+// BuildIndex makes the indexes of a .log file by its batch headers, with Kafka's default interval.
+func BuildIndex(f vfs.File, size, baseOffset int64) (*index.Writable, error) {
+	b := index.Builder{Base: baseOffset, IntervalBytes: 4096, MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
+	sc := Scanner{File: f, Size: size, HeadersOnly: true}
+	defer sc.Close()
+	for {
+		v, at, err := sc.Next()
+		if err != nil {
+			return nil, fmt.Errorf("at %d: %w", at, err)
+		}
+		if v == nil {
+			b.Finish()
+			return b.Index, nil
+		}
+		b.Add(v, at)
+	}
+}
