@@ -23,7 +23,7 @@ type compareOptions struct {
 	Launcher string        // starts Apache Kafka from a server.properties
 	WarmUp   time.Duration // of the rival, before anything is measured
 	Rate     float64       // records a second of the latency rows
-	Seconds  time.Duration // of one latency run
+	Length   time.Duration // of one latency run
 }
 
 // contest is one load that both sides run, in turn.
@@ -322,7 +322,7 @@ func latencies(o compareOptions, sides [2]*contender, out io.Writer) (figures []
 		for range o.Rounds {
 			for _, i := range []int{0, 1, 1, 0} {
 				plan := generator.DefaultPlan()
-				plan.Bootstrap, plan.Rate, plan.Duration, plan.Acks = []string{sides[i].address}, o.Rate, o.Seconds, acks
+				plan.Bootstrap, plan.Rate, plan.Duration, plan.Acks = []string{sides[i].address}, o.Rate, o.Length, acks
 				plan.Producers, plan.Consumers, plan.TopicConfigs, plan.Idempotent = 1, 1, []string{"flush.messages=" + flush}, false
 				result, err := generator.Run(context.Background(), plan, nil)
 				if err != nil {
