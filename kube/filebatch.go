@@ -56,6 +56,7 @@ const (
 type fileChange struct {
 	path, text string
 	remove     bool
+	released   string // the file that goes on without the resource that is deleted
 	event      meta.EventType
 	object     meta.Object
 
@@ -89,6 +90,9 @@ func (s *FileStore) prepare(w *fileWrite) (change *fileChange, object meta.Objec
 func (s *FileStore) announce(change *fileChange) meta.Object {
 	switch change.event {
 	case meta.Deleted:
+		if change.released != "" {
+			s.release(change.released, keyOf(change.object))
+		}
 		s.unpublish(keyOf(change.object))
 		return nil
 	case meta.Added:
@@ -236,6 +240,7 @@ func (s *FileStore) writeFiles(changes []*fileChange) {
 		for _, change := range inDir {
 			if change.err = err; err == nil && !change.remove {
 				file := &resourceFile{sum: sha256.Sum256([]byte(change.text)), documents: change.documents}
+				file.setGood(change.text)
 				if entry, err := s.fs.Stat(change.path); err == nil {
 					file.sizeBytes, file.modifiedMs = entry.SizeBytes, entry.ModifiedMs
 				}

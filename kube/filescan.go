@@ -54,6 +54,13 @@ func (s *FileStore) walkDir(dir string, depth int, found map[string]vfs.Entry) e
 		path := filepath.Join(dir, entry.Name)
 		switch {
 		case strings.HasPrefix(entry.Name, "."):
+		case entry.Dir && entry.Link:
+			// It leads back into the tree or out of it. (What Kubernetes mounts are
+			// links to files, through a directory whose name begins with a dot.)
+			if !s.linksLogged[path] && len(s.linksLogged) < limits.ResourceFiles {
+				s.linksLogged[path] = true
+				s.logger.Warn("a link to a directory is not followed for resources; link to its files instead", "link", path)
+			}
 		case entry.Dir:
 			if depth+1 == limits.ResourceDirDepth {
 				s.logger.Warn("a directory of resources lies too deep and is not read", "dir", path, "maxDepth", limits.ResourceDirDepth)
@@ -99,10 +106,12 @@ func (s *FileStore) firstScan(now time.Time) error {
 			}
 		}
 	}
-	for path, stat := range found {
-		s.readChanged(path, stat)
-		if s.files[path] != nil && s.files[path].broken != nil {
-			s.files[path].documents = s.lastGood(path)
+	for _, path := range sortedPaths(found) {
+		before := s.lastGood(path)
+		s.files[path] = before
+		s.readChanged(path, found[path])
+		if s.files[path] == before {
+			delete(s.files, path) // it vanished
 		}
 	}
 	s.settle(now)
@@ -119,11 +128,10 @@ func (s *FileStore) firstScan(now time.Time) error {
 	return nil
 }
 
-// lastGood makes up the documents of a file that is broken at the start from what
-// the journal knows.
+// lastGood makes up what a file held before the start from what the journal knows.
 // +checklocks:s.writeMu
-func (s *FileStore) lastGood(path string) []parsedDocument {
-	var documents []parsedDocument
+func (s *FileStore) lastGood(path string) *resourceFile {
+	file := &resourceFile{unordered: true}
 	for _, key := range sortedKeys(s.journal.entries) {
 		entry := s.journal.entries[key]
 		if entry.File != path || entry.Spec == nil || !entry.LostSince.IsZero() {
@@ -141,9 +149,10 @@ func (s *FileStore) lastGood(path string) []parsedDocument {
 			s.logger.Warn("the last good state of a resource can't be read from the journal", "resource", key.String(), "error", err)
 			continue
 		}
-		documents = append(documents, parsedDocument{key: key, object: object})
+		file.documents = append(file.documents, parsedDocument{key: key, object: object})
+		file.goodBytes = entry.FileBytes
 	}
-	return documents
+	return file
 }
 
 // scan looks at all files and returns how soon it wants to look again; 0 means
@@ -156,7 +165,8 @@ func (s *FileStore) scan(now time.Time) time.Duration {
 		return 0
 	}
 	var again time.Duration
-	changed := false
+	changed := s.unsettled
+	s.unsettled = false
 	for _, path := range sortedPaths(found) {
 		stat := found[path]
 		file := s.files[path]
@@ -266,8 +276,14 @@ func (s *FileStore) anyMissing() bool {
 // +checklocks:s.writeMu
 func (s *FileStore) readChanged(path string, stat vfs.Entry) bool {
 	old := s.files[path]
-	next := &resourceFile{sizeBytes: stat.SizeBytes, modifiedMs: stat.ModifiedMs}
-	content, err := readFile(s.fs, path, limits.ResourceFileBytes)
+	next := &resourceFile{sizeBytes: stat.SizeBytes, modifiedMs: stat.ModifiedMs, irregular: stat.Irregular}
+	var content []byte
+	var err error
+	if stat.Irregular {
+		err = vfs.ErrIrregular // opening it may wait for ever
+	} else {
+		content, err = readFile(s.fs, path, limits.ResourceFileBytes)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
@@ -277,17 +293,24 @@ func (s *FileStore) readChanged(path string, stat vfs.Entry) bool {
 			old.sizeBytes, old.modifiedMs = stat.SizeBytes, stat.ModifiedMs
 			return false
 		}
-		next.documents, err = parseFile(string(content))
+		if next.documents, err = parseFile(string(content)); err == nil {
+			next.setGood(string(content))
+			err = judgeEnd(old, content)
+		}
+		if err == nil && judgeLoss(old, next) {
+			s.files[path] = next // settle decides, and logs
+			return true
+		}
 	}
 	if err != nil {
 		next.broken = err
-		if old != nil {
-			next.documents = old.documents // the last good state stays
+		if old != nil { // the last good state stays
+			next.documents, next.goodBytes, next.unordered = old.documents, old.goodBytes, old.unordered
 		}
 		if old == nil || old.broken == nil || old.broken.Error() != err.Error() {
 			s.logger.Error("a resource file can't be read; what it said before stays in force", "file", path, "error", err)
 		}
-	} else if old != nil && old.broken != nil {
+	} else if old != nil && old.broken != nil && (old.candidate == nil || old.lossLogged != "") {
 		s.logger.Info("a resource file is whole again", "file", path)
 	}
 	if err == nil {
@@ -348,6 +371,7 @@ func (s *FileStore) refresh(path string) error {
 // long until the next missing resource may be deleted, 0 when none is missing.
 // +checklocks:s.writeMu
 func (s *FileStore) settle(now time.Time) time.Duration {
+	s.acceptMoves()
 	owners := s.assignOwners()
 	for _, key := range sortedKeys(owners) {
 		path := owners[key]
@@ -357,8 +381,12 @@ func (s *FileStore) settle(now time.Time) time.Duration {
 			place = &placement{}
 			s.places[key] = place
 		}
+		moved := place.path != path && place.path != ""
 		place.path, place.missingSince = path, time.Time{}
 		s.apply(key, path, file.documents[file.index(key)].object)
+		if moved {
+			s.remember(s.current(key))
+		}
 	}
 	var wait time.Duration
 	for _, key := range sortedKeys(s.places) {
@@ -550,7 +578,11 @@ func (s *FileStore) noteFile(current meta.Object, file *resourceFile) {
 	}
 	wanted := map[string]meta.Condition{}
 	if file.broken != nil {
-		wanted[ConditionFileValid] = meta.Condition{Reason: "CannotParse", Message: file.broken.Error()}
+		reason := "CannotParse"
+		if file.candidate != nil {
+			reason = "ResourceMissing"
+		}
+		wanted[ConditionFileValid] = meta.Condition{Reason: reason, Message: file.broken.Error()}
 	} else if at := file.index(keyOf(current)); at >= 0 && file.documents[at].note != "" {
 		wanted[ConditionFieldsKnown] = meta.Condition{Reason: "UnknownField", Message: file.documents[at].note + "; it has no effect"}
 	}

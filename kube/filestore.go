@@ -48,9 +48,16 @@ type FileStore struct {
 	// holding: the directory is gone, nothing is deleted or written.
 	// +checklocks:writeMu
 	holding bool
+	// unsettled: what files hold is to be compared with the resources although no
+	// file has changed.
+	// +checklocks:writeMu
+	unsettled bool
 	// dirs were seen by the last scan.
 	// +checklocks:writeMu
 	dirs []string
+	// linksLogged are links to directories that a line was written about.
+	// +checklocks:writeMu
+	linksLogged map[string]bool
 	// claimed are the new paths of the batch under way.
 	// +checklocks:writeMu
 	claimed map[string]bool
@@ -88,7 +95,19 @@ type resourceFile struct {
 	sum                   [sha256.Size]byte
 	documents             []parsedDocument
 	broken                error // not nil: documents are those of the last good content
-	reported              bool  // a line said that a document of it is ignored
+	irregular             bool  // a named pipe or the like, never read
+
+	// goodBytes is the size of the last good content when that ended with a newline,
+	// else 0.
+	goodBytes int64
+	// unordered: documents come from the journal, which does not know their places.
+	unordered bool
+	// candidate is valid content that takes resources away in a way that nobody may
+	// have meant; broken says so. It comes into force when other files hold them.
+	candidate      []parsedDocument
+	candidateBytes int64
+	lossLogged     string // what of that was logged
+	reported       bool   // a line said that a document of it is ignored
 }
 
 // parsedDocument is one segment of a file. The object is nil when the segment
@@ -134,7 +153,7 @@ func OpenFileStore(o FileStoreOptions) (*FileStore, error) {
 		places:  make(map[resourceKey]*placement),
 		ids:     make(map[meta.UUID]resourceKey),
 		retired: make(map[meta.UUID]bool),
-		objects: make(map[resourceKey]meta.Object), claimed: make(map[string]bool),
+		objects: make(map[resourceKey]meta.Object), claimed: make(map[string]bool), linksLogged: make(map[string]bool),
 	}
 	// Revisions begin where no earlier process can have been, so that a
 	// resourceVersion kept over a restart conflicts instead of matching.
@@ -472,6 +491,10 @@ func (s *FileStore) deletion(key resourceKey, uid string) *fileWrite {
 // +checklocks:s.writeMu
 func (s *FileStore) prepareDeletion(w *fileWrite) (*fileChange, meta.Object, error) {
 	current, err := s.writableResource(w.key, "")
+	released := errors.Is(err, errBrokenFile) && s.lostBy(w.key)
+	if released {
+		current, err = s.current(w.key), nil
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -479,6 +502,9 @@ func (s *FileStore) prepareDeletion(w *fileWrite) (*fileChange, meta.Object, err
 		return nil, nil, fmt.Errorf("%s: another one has its name now: %w", w.key, meta.ErrConflict)
 	}
 	path := s.places[w.key].path
+	if released { // the file does not hold it any more
+		return &fileChange{released: path, event: meta.Deleted, object: current}, nil, nil
+	}
 	segments, at, err := s.readSegments(path, w.key)
 	if err != nil {
 		return nil, nil, unavailable(w.key, err)
@@ -672,6 +698,9 @@ func (s *FileStore) remember(object meta.Object) {
 		}
 		if place := s.places[keyOf(object)]; place != nil {
 			entry.File = place.path
+			if file := s.files[place.path]; file != nil {
+				entry.FileBytes = file.goodBytes
+			}
 		}
 		if len(spec) <= limits.ResourceJournalSpecBytes {
 			entry.Spec = spec

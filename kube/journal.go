@@ -52,7 +52,9 @@ type journalEntry struct {
 	// File, Labels, Annotations and Spec are the last good content, for a start
 	// that finds the file broken. Spec is left out when it is larger than
 	// limits.ResourceJournalSpecBytes.
-	File        string            `json:"file,omitempty"`
+	File string `json:"file,omitempty"`
+	// FileBytes is the size of that file when it ended with a newline.
+	FileBytes   int64             `json:"fileBytes,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 	Spec        json.RawMessage   `json:"spec,omitempty"`

@@ -30,6 +30,9 @@ func parseManifest(text string) (object meta.Object, note string, err error) {
 		return nil, "", errors.New("apiVersion and kind are missing")
 	}
 	kind := meta.Kind(kindText)
+	if group, _, _ := strings.Cut(meta.APIVersion, "/"); strings.HasPrefix(apiVersion, group+"/") && (newObject(kind) == nil || apiVersion != apiVersionOf(kind)) {
+		return nil, "", errors.New(noteForeign(apiVersion, kindText)) // a slip, or cut in the middle of being written
+	}
 	if newObject(kind) == nil || apiVersion != apiVersionOf(kind) {
 		return nil, noteForeign(apiVersion, kindText), nil
 	}

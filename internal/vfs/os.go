@@ -23,7 +23,7 @@ const openMode = 0o644
 func (osFS) OpenFile(name string, flag Flag) (File, error) {
 	mode := unix.O_CLOEXEC | unix.O_RDWR
 	if flag&ReadOnly != 0 {
-		mode = unix.O_CLOEXEC | unix.O_RDONLY
+		mode = unix.O_CLOEXEC | unix.O_RDONLY | unix.O_NONBLOCK // a named pipe would wait for its writer
 	}
 	if flag&Create != 0 {
 		mode |= unix.O_CREAT
@@ -43,8 +43,27 @@ func (osFS) OpenFile(name string, flag Flag) (File, error) {
 		if err != nil {
 			return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 		}
+		if flag&ReadOnly != 0 {
+			if err := refuseIrregular(fd, name); err != nil {
+				return nil, errors.Join(err, unix.Close(fd))
+			}
+		}
 		return &osFile{fd: fd, name: name}, nil
 	}
+}
+
+// ErrIrregular refuses to read a named pipe, socket or device.
+var ErrIrregular = errors.New("not a regular file")
+
+func refuseIrregular(fd int, name string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return &fs.PathError{Op: "fstat", Path: name, Err: err}
+	}
+	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
+		return &fs.PathError{Op: "open", Path: name, Err: ErrIrregular}
+	}
+	return nil
 }
 
 func (osFS) Rename(from, to string) error    { return os.Rename(from, to) }
@@ -59,7 +78,7 @@ func osStat(name string) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	return Entry{Name: info.Name(), Dir: info.IsDir(), SizeBytes: info.Size(), ModifiedMs: info.ModTime().UnixMilli()}, nil
+	return Entry{Name: info.Name(), Dir: info.IsDir(), Irregular: !info.IsDir() && !info.Mode().IsRegular(), SizeBytes: info.Size(), ModifiedMs: info.ModTime().UnixMilli()}, nil
 }
 
 func (osFS) List(dir string) ([]Entry, error) {
@@ -78,6 +97,7 @@ func (osFS) List(dir string) ([]Entry, error) {
 	for i, e := range list {
 		out[i] = Entry{Name: e.Name(), Dir: e.IsDir()}
 		if e.Type()&fs.ModeSymlink != 0 {
+			out[i].Link = true
 			if info, err := os.Stat(filepath.Join(dir, e.Name())); err == nil { // a dangling link is listed as a file
 				out[i].Dir = info.IsDir()
 			}

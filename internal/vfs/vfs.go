@@ -30,6 +30,8 @@ const (
 type Entry struct {
 	Name       string
 	Dir        bool
+	Link       bool  // List only: a symbolic link; Dir tells of what it leads to
+	Irregular  bool  // Stat only: neither file nor directory: a named pipe, socket or device
 	SizeBytes  int64 // Stat only
 	ModifiedMs int64 // Stat only
 }

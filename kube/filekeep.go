@@ -1,0 +1,175 @@
+package kube
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A file that is being written is seen in the middle of it: emptied, cut within a
+// name or a number, each time perhaps valid YAML. Its resources have data, so what
+// a file says is believed only as far as a half-written one can't say it:
+//
+//   - content that lost its final newline and is shorter than the last good one is
+//     not complete (judgeEnd);
+//   - a resource that is no longer in its file stays, unless another file holds it
+//     now, or it was cut out of a file of several documents that is otherwise in
+//     order (judgeLoss, acceptMoves).
+//
+// Both are kept as broken files are: what was in force stays, and a condition says
+// why. Removing a file is never the middle of a write and deletes.
+
+// setGood notes what judgeEnd compares with.
+func (f *resourceFile) setGood(text string) {
+	if f.goodBytes = 0; strings.HasSuffix(text, "\n") {
+		f.goodBytes = int64(len(text))
+	}
+}
+
+func (f *resourceFile) keys() []resourceKey { return resourcesOf(f.documents) }
+
+func resourcesOf(documents []parsedDocument) []resourceKey {
+	var keys []resourceKey
+	for _, document := range documents {
+		if document.object != nil {
+			keys = append(keys, document.key)
+		}
+	}
+	return keys
+}
+
+// judgeEnd refuses content whose end seems to be missing.
+func judgeEnd(old *resourceFile, content []byte) error {
+	if old == nil || len(old.keys()) == 0 || int64(len(content)) >= old.goodBytes || bytes.HasSuffix(content, []byte("\n")) {
+		return nil
+	}
+	return fmt.Errorf("its end is missing: %d bytes without a newline at the end, before there were %d with one. If it is complete, end it with a newline; to delete what it held, remove the file", len(content), old.goodBytes)
+}
+
+// judgeLoss says whether the new content of a file lacks resources that it held, in
+// a way that may not be meant. Then it is made next's candidate.
+func judgeLoss(old, next *resourceFile) bool {
+	if old == nil {
+		return false
+	}
+	lost := lostKeys(old.documents, next.documents)
+	if len(lost) == 0 || cleanCut(old, next) {
+		return false
+	}
+	next.candidate, next.candidateBytes = next.documents, next.goodBytes
+	next.documents, next.goodBytes, next.unordered = old.documents, old.goodBytes, old.unordered
+	next.lossLogged = old.lossLogged
+	next.broken = lossError(lost, lostKeys(next.candidate, old.documents))
+	return true
+}
+
+// lostKeys are the resources of before that after does not have.
+func lostKeys(before, after []parsedDocument) []resourceKey {
+	have := resourcesOf(after)
+	return slices.DeleteFunc(resourcesOf(before), func(key resourceKey) bool { return slices.Contains(have, key) })
+}
+
+// cleanCut says that documents were taken out of a file of several which is in order
+// otherwise: it is whole, still holds others, and no document changed its name.
+func cleanCut(old, next *resourceFile) bool {
+	before, after := old.keys(), resourcesOf(next.documents)
+	kept := slices.ContainsFunc(after, func(key resourceKey) bool { return slices.Contains(before, key) })
+	if len(before) < 2 || next.goodBytes == 0 || !kept {
+		return false
+	}
+	if old.unordered {
+		return true // while no broker ran: the data is set aside, not deleted
+	}
+	for i, document := range old.documents {
+		if document.object == nil || slices.Contains(after, document.key) || i >= len(next.documents) {
+			continue
+		}
+		if other := next.documents[i]; other.object != nil && !slices.Contains(before, other.key) {
+			return false
+		}
+	}
+	return true
+}
+
+func lossError(lost, added []resourceKey) error {
+	if len(added) > 0 {
+		return fmt.Errorf("it held %s and now holds %s: a resource is not renamed in its file. To have both, write a file for each; to delete the old one with its data, remove the file first, or delete it with a Kafka tool", joinKeys(lost), joinKeys(added))
+	}
+	return fmt.Errorf("it no longer holds %s; to delete that with its data, remove the file, or delete it with a Kafka tool", joinKeys(lost))
+}
+
+func joinKeys(keys []resourceKey) string {
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		names[i] = key.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+// acceptMoves puts candidates into force whose missing resources other files hold.
+// It begins with all of them accepted and takes back, until nothing changes, those
+// that would lose a resource: so two files may exchange theirs.
+// +checklocks:s.writeMu
+func (s *FileStore) acceptMoves() {
+	accepted := make(map[string]bool)
+	for path, file := range s.files {
+		if file.candidate != nil {
+			accepted[path] = true
+		}
+	}
+	if len(accepted) == 0 {
+		return
+	}
+	for changed := true; changed; {
+		changed = false
+		holders := make(map[resourceKey]bool)
+		for path, file := range s.files {
+			documents := file.documents
+			if accepted[path] {
+				documents = file.candidate
+			}
+			for _, key := range resourcesOf(documents) {
+				holders[key] = true
+			}
+		}
+		for path := range accepted {
+			file := s.files[path]
+			if slices.ContainsFunc(lostKeys(file.documents, file.candidate), func(key resourceKey) bool { return !holders[key] }) {
+				delete(accepted, path)
+				changed = true
+			}
+		}
+	}
+	for _, path := range sortedPaths(s.files) {
+		file := s.files[path]
+		if accepted[path] {
+			file.documents, file.goodBytes = file.candidate, file.candidateBytes
+			file.candidate, file.broken, file.unordered = nil, nil, false
+		} else if file.candidate != nil && file.lossLogged != file.broken.Error() {
+			file.lossLogged = file.broken.Error()
+			s.logger.Error("a resource file lacks what it held; what it said before stays in force", "file", path, "error", file.broken)
+		}
+	}
+}
+
+// lostBy says whether the resource's file is in order but for the lack of the
+// resource.
+// +checklocks:s.writeMu
+func (s *FileStore) lostBy(key resourceKey) bool {
+	place := s.places[key]
+	if place == nil || s.files[place.path] == nil {
+		return false
+	}
+	file := s.files[place.path]
+	return file.candidate != nil && !slices.Contains(resourcesOf(file.candidate), key)
+}
+
+// release makes a file forget a resource that it lacks and that was deleted by
+// other means.
+// +checklocks:s.writeMu
+func (s *FileStore) release(path string, key resourceKey) {
+	file := s.files[path]
+	file.documents = slices.DeleteFunc(slices.Clone(file.documents), func(d parsedDocument) bool { return d.object != nil && d.key == key })
+	s.unsettled = true
+}

@@ -1,0 +1,248 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"kaas/meta"
+)
+
+// settled looks twice, with the deletion's grace between.
+func settled(s *FileStore) {
+	look(s, time.Minute)
+	look(s, time.Hour)
+}
+
+// A file that is rewritten is seen at every length. At none of them a resource
+// goes, appears or changes; whole again, everything is as before.
+func TestHalfWrittenFileChangesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	startReconciler(t, s, nil)
+	one, two := filepath.Join(dir, "one.yaml"), filepath.Join(dir, "two.yaml")
+	write(t, one, manifestOf("orders", "  partitions: 1\n  config:\n    retention.ms: 600000\n"))
+	write(t, two, manifestOf("first", "  partitions: 1\n")+"---\n"+manifestOf("second", "  partitions: 12\n"))
+	look(s, time.Minute)
+	want := "first orders second"
+	for _, name := range strings.Fields(want) {
+		awaitReason(t, s, name, "Reconciled")
+	}
+	spec := func(name string) string {
+		topic := mustTopic(t, s, name)
+		return fmt.Sprint(*topic.Spec.Partitions, topic.Spec.Config, topic.Status.TopicID, topic.Metadata.Generation)
+	}
+	texts := map[string]string{one: read(t, one), two: read(t, two)}
+	before := spec("orders") + spec("first") + spec("second")
+	for path, text := range texts {
+		for cut := 0; cut < len(text); cut++ {
+			if cut > 0 && text[cut-1] == '\n' {
+				continue // a complete file, for all that can be known
+			}
+			write(t, path, text[:cut])
+			settled(s)
+			if got, after := names(t, s), spec("orders")+spec("first")+spec("second"); got != want || after != before {
+				t.Fatalf("%q: topics %s\n%s\n%s", text[:cut], got, before, after)
+			}
+			if read(t, path) != text[:cut] {
+				t.Fatalf("%q was written to", text[:cut])
+			}
+		}
+		write(t, path, text)
+		settled(s)
+		if got := names(t, s); got != want || read(t, path) != text {
+			t.Fatal(got, read(t, path))
+		}
+	}
+	for name := range strings.FieldsSeq(want) {
+		if meta.FindCondition(mustTopic(t, s, name).Status.Conditions, ConditionFileValid) != nil {
+			t.Errorf("%s: FileValid stays", name)
+		}
+	}
+}
+
+// What takes a resource out of a file and is no deletion, and what is one.
+func TestResourceMissingInItsFile(t *testing.T) {
+	t.Parallel()
+	a, b, c := manifestOf("a", "  partitions: 1\n"), manifestOf("b", "  partitions: 1\n"), manifestOf("c", "  partitions: 1\n")
+	for i, tc := range []struct{ before, after, want string }{
+		{a, "", "a"},
+		{a, "# nothing\n", "a"},
+		{a, strings.Replace(a, "KafkaTopic", "Kafka", 1), "a"},
+		{a, strings.Replace(a, "kaas.io/v1alpha1", "v1", 1), "a"},
+		{a, strings.Replace(a, "kaas.io/v1alpha1", "kaas.io/v2", 1), "a"},
+		{a, b, "a"},
+		{a + "---\n" + b, c, "a b"},
+		{a + "---\n" + b, a + "---\n" + c, "a b"}, // renamed in its place
+		{a + "---\n" + b, "# nothing\n", "a b"},
+		{a + "---\n" + b, strings.TrimSuffix(a, "\n"), "a b"},
+		{a + "---\n" + b, a, "a"},
+		{a + "---\n" + b, b, "b"},
+		{a + "---\n" + b + "---\n", a + "---\n", "a"},
+		{a + "---\n" + b, b + "---\n" + c, "b c"},
+		{a, b + "---\n" + a, "a b"},
+	} {
+		dir := t.TempDir()
+		s := openStore(t, dir)
+		path := filepath.Join(dir, "x.yaml")
+		write(t, path, tc.before)
+		look(s, time.Minute)
+		write(t, path, tc.after)
+		settled(s)
+		if got := names(t, s); got != tc.want {
+			t.Errorf("%d: %s, want %s", i, got, tc.want)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		settled(s)
+		if got := names(t, s); got != "" {
+			t.Errorf("%d: %s after the file's removal", i, got)
+		}
+	}
+}
+
+// The same while no broker ran.
+func TestHalfWrittenFileAtTheStart(t *testing.T) {
+	t.Parallel()
+	good := manifestOf("orders", "  partitions: 1\n  config:\n    retention.ms: 600000\n")
+	for _, cut := range []string{"", "KafkaTopic", "orders", "600000"} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "x.yaml")
+		write(t, path, good)
+		s := openStore(t, dir) // stays open: the journal is written at once
+		uid := mustTopic(t, s, "orders").Metadata.UID
+		text := good[:strings.Index(good, cut)+len(cut)]
+		if len(text) > 0 {
+			text = text[:len(text)-2]
+		}
+		write(t, path, text)
+		again := openStore(t, dir)
+		if got := names(t, again); got != "orders" {
+			t.Fatalf("%q: %s", text, got)
+		}
+		topic := mustTopic(t, again, "orders")
+		if topic.Metadata.UID != uid || topic.Spec.Config["retention.ms"] == nil || fmt.Sprint(topic.Spec.Config["retention.ms"]) != "600000" {
+			t.Fatalf("%q: %+v", text, topic)
+		}
+	}
+}
+
+// Resources change places between files in any order of the writes.
+func TestResourcesExchangeFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	x, y := filepath.Join(dir, "x.yaml"), filepath.Join(dir, "y.yaml")
+	a, b := manifestOf("a", "  partitions: 1\n"), manifestOf("b", "  partitions: 2\n")
+	write(t, x, a)
+	write(t, y, b)
+	look(s, time.Minute)
+	write(t, x, b)
+	settled(s) // only half of it is there
+	if got := names(t, s); got != "a b" {
+		t.Fatal(got)
+	}
+	write(t, y, strings.Replace(a, "partitions: 1", "partitions: 7", 1))
+	settled(s)
+	if got := mustTopic(t, s, "a"); *got.Spec.Partitions != 7 || meta.FindCondition(got.Status.Conditions, ConditionFileValid) != nil {
+		t.Fatalf("%+v", got)
+	}
+	if err := os.Remove(y); err != nil {
+		t.Fatal(err)
+	}
+	settled(s)
+	if got := names(t, s); got != "b" {
+		t.Fatal(got)
+	}
+}
+
+// A topic that was renamed in its file can be deleted with a Kafka tool; then the
+// file's new name comes into force.
+func TestRenamedInItsFileThenDeleted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	path := filepath.Join(dir, "x.yaml")
+	write(t, path, manifestOf("old", "  partitions: 1\n"))
+	look(s, time.Minute)
+	write(t, path, manifestOf("new", "  partitions: 1\n"))
+	settled(s)
+	condition := meta.FindCondition(mustTopic(t, s, "old").Status.Conditions, ConditionFileValid)
+	if condition == nil || condition.Status != "False" || !strings.Contains(condition.Message, "KafkaTopic new") {
+		t.Fatalf("%+v", condition)
+	}
+	_, err := s.Patch(t.Context(), meta.KindTopic, "old", []byte(`{"spec":{"partitions":7}}`))
+	wantError(t, err, meta.ErrInvalid)
+	if err := s.Delete(t.Context(), meta.KindTopic, "old", ""); err != nil {
+		t.Fatal(err)
+	}
+	settled(s)
+	if got := names(t, s); got != "new" {
+		t.Fatal(got)
+	}
+}
+
+// What is no regular file is not opened: a named pipe would be waited for, with
+// the store's lock held.
+func TestNamedPipeIsNotRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	taken := filepath.Join(dir, "taken.yaml")
+	write(t, taken, manifestOf("taken", "  partitions: 1\n"))
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe.yaml"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, dir)
+	if err := errors.Join(os.Remove(taken), syscall.Mkfifo(taken, 0o644), os.Symlink("/dev/zero", filepath.Join(dir, "device.yaml"))); err != nil {
+		t.Fatal(err)
+	}
+	settled(s)
+	if got := names(t, s); got != "taken" {
+		t.Fatal(got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := s.Create(ctx, meta.NewKafkaTopic("free")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := readFile(s.fs, filepath.Join(dir, "pipe.yaml"), 1<<20) // put there between the look and the reading
+	if err == nil {
+		t.Fatal("a named pipe is read")
+	}
+}
+
+// Links to directories lead back or out; those to files are how Kubernetes mounts
+// a ConfigMap.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	dir, outside := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(outside, "out.yaml"), manifestOf("out", "  partitions: 1\n"))
+	write(t, filepath.Join(dir, "sub", "a.yaml"), manifestOf("a", "  partitions: 1\n"))
+	write(t, filepath.Join(dir, "..2026", "b.yaml"), manifestOf("b", "  partitions: 1\n"))
+	for link, to := range map[string]string{"loop": ".", "sub/up": "..", "out": outside, "..data": "..2026", "b.yaml": "..data/b.yaml"} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log strings.Builder
+	s, err := OpenFileStore(FileStoreOptions{Dir: dir, Logger: logTo(&log), NoNotify: true, RescanInterval: time.Hour, Debounce: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	look(s, time.Minute)
+	got, files := names(t, s), len(s.files)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got != "a b" || files != 2 || strings.Count(log.String(), "not followed") != 3 || strings.Contains(log.String(), "in two files") {
+		t.Errorf("%s in %d files\n%s", got, files, log.String())
+	}
+}
