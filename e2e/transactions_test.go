@@ -75,7 +75,7 @@ func TestExactlyOnceOverKills(t *testing.T) {
 			var consumed int64
 			offsets.Each(func(o kadm.OffsetResponse) { consumed += o.At })
 			if consumed < loopInputs {
-				return fmt.Errorf("%d records are copied, %d are waited for, the group has consumed %d", got, wanted, consumed)
+				return fmt.Errorf("%d records are copied, %d are waited for, the group has consumed %d; %s", got, wanted, consumed, openTransactions(t, admin))
 			}
 			return nil
 		})
@@ -98,6 +98,34 @@ func TestExactlyOnceOverKills(t *testing.T) {
 	if len(seen) != loopInputs {
 		t.Errorf("%d of %d inputs appear", len(seen), loopInputs)
 	}
+}
+
+// openTransactions tells which partitions hold back read_committed, and what the
+// coordinator thinks of their producers.
+func openTransactions(t *testing.T, admin *kadm.Client) string {
+	committed, err := admin.ListCommittedOffsets(testContext(t), "in", "out", "__consumer_offsets")
+	if err != nil {
+		return err.Error()
+	}
+	ends, err := admin.ListEndOffsets(testContext(t), "in", "out", "__consumer_offsets")
+	if err != nil {
+		return err.Error()
+	}
+	held := kadm.TopicsSet{}
+	var text strings.Builder
+	committed.Each(func(stable kadm.ListedOffset) {
+		if end, found := ends.Lookup(stable.Topic, stable.Partition); found && stable.Offset < end.Offset {
+			held.Add(stable.Topic, stable.Partition)
+			fmt.Fprintf(&text, "%s-%d is stable up to %d of %d; ", stable.Topic, stable.Partition, stable.Offset, end.Offset)
+		}
+	})
+	if len(held) > 0 {
+		producers, err := admin.DescribeProducers(testContext(t), held)
+		fmt.Fprintf(&text, "producers %+v %v; ", producers, err)
+	}
+	transactions, err := admin.ListTransactions(testContext(t), nil, nil)
+	fmt.Fprintf(&text, "transactions %+v %v", transactions, err)
+	return text.String()
 }
 
 // copyInTransactions is one worker. What a transaction that failed has read is
