@@ -20,16 +20,19 @@ type TopicPartition = txn.TopicPartition
 // newTransactions makes the runtime of the transaction coordinators: one coord shard
 // for each partition of __transaction_state that this broker serves.
 func (c *Coordinators) newTransactions(clock func() time.Time) *coord.Runtime[*txn.Machine] {
-	machine := &txn.Config{
+	machine := txn.Config{
 		ExpirationMs:            int64(c.config.TransactionalIDExpirationMs),
 		AbortTimedOutIntervalMs: int64(c.config.TransactionAbortTimedOutTransactionCleanupIntervalMs),
 		RemoveExpiredIntervalMs: int64(c.config.TransactionRemoveExpiredTransactionCleanupIntervalMs),
-		WriteMarkers:            c.writeMarkers,
 		Logger:                  c.logger.With("room", "txn"),
 	}
 	return coord.NewRuntime(coord.Options[*txn.Machine]{
-		NewMachine: func(shard int32) *txn.Machine { return txn.NewMachine(machine, c.coordinatorEpoch(shard)) },
-		Logger:     c.logger.With("room", "coord"), Clock: clock,
+		NewMachine: func(shard int32) *txn.Machine {
+			own := machine
+			own.WriteMarkers = func(m txn.Markers) { c.writeMarkers(shard, m) }
+			return txn.NewMachine(&own, c.coordinatorEpoch(shard))
+		},
+		Logger: c.logger.With("room", "coord"), Clock: clock,
 	})
 }
 
@@ -88,14 +91,12 @@ func (c *Coordinators) Enlist(id string, producerID int64, epoch int16, partitio
 	}, all)
 }
 
-// writeMarkers is how the machines end transactions: on the shard's goroutine.
-func (c *Coordinators) writeMarkers(m txn.Markers) {
+// writeMarkers is how the machines end transactions: on the shard's goroutine. The
+// answer goes to the shard that asked, whatever is served: a shard is loaded before
+// its topic is in the broker's view.
+func (c *Coordinators) writeMarkers(shard int32, m txn.Markers) {
 	results := make([]txn.MarkerResult, len(m.Partitions))
 	all := newGather(len(m.Partitions), func() {
-		shard, ok := c.transactionShard(m.TransactionalID)
-		if !ok {
-			return // the coordinator's topic is gone, and with it the transaction
-		}
 		c.transactions.Post(shard, coord.Event[*txn.Machine]{
 			Run: func(machine *txn.Machine, t *coord.Turn) { machine.MarkersWritten(t, m, results) },
 			Refused: func(err error) {
