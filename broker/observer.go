@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"kaas/broker/leftover"
 	"kaas/internal/limits"
 	"kaas/meta"
 	"kaas/meta/config"
@@ -152,6 +153,9 @@ func (o *observer) list(ctx context.Context, ready chan struct{}) (<-chan meta.E
 	if err != nil {
 		return nil, err
 	}
+	if !o.loaded {
+		leftover.FinishDeletions(o.broker.Store, o.broker.Resources, objects, o.log)
+	}
 	change := o.begin()
 	gone := maps.Clone(o.wanted)
 	for _, object := range objects {
@@ -165,7 +169,7 @@ func (o *observer) list(ctx context.Context, ready chan struct{}) (<-chan meta.E
 	}
 	change.finish()
 	if !o.loaded {
-		o.setStrayAside(objects)
+		leftover.SetAside(o.broker.Store, o.broker.Resources, objects, o.log)
 		o.markLoaded(ready)
 	}
 	return events, nil
@@ -177,43 +181,6 @@ func (o *observer) markLoaded(ready chan struct{}) {
 		hook()
 	}
 	close(ready)
-}
-
-// setStrayAside runs once, after a list that was read without error: directories
-// whose topic has no resource are renamed and kept. When there is not a single
-// topic resource but there are partitions, the resources are missing rather than
-// the topics deleted, so nothing is touched.
-func (o *observer) setStrayAside(objects []meta.Object) {
-	store := o.broker.Store
-	if len(objects) == 0 {
-		if n := len(store.All()); n > 0 {
-			o.log.Error("there are partitions on disk but no topic resources at all; they are kept as they are and not served. Restore the resources, or move the partition directories away", "partitions", n)
-		}
-		return
-	}
-	type claim struct {
-		id         meta.UUID
-		partitions int32
-	}
-	claims := make(map[string][]claim, len(objects))
-	for _, object := range objects {
-		if topic, ok := object.(*meta.KafkaTopic); ok {
-			name := topic.ClaimedName()
-			claims[name] = append(claims[name], claim{topic.Status.TopicID, topic.Status.PartitionCount})
-		}
-	}
-	err := store.Stray(func(name string, partition int32, id [16]byte) bool {
-		for _, c := range claims[name] {
-			// A resource without an id has not been reconciled yet: it may be this topic.
-			if c.id.IsZero() || c.id == id && partition < c.partitions {
-				return true
-			}
-		}
-		return false
-	})
-	if err != nil {
-		o.log.Error("directories without a topic could not be set aside; they are not served", "error", err)
-	}
 }
 
 // follow applies events and commands until the watch ends or ctx does. events is

@@ -238,6 +238,47 @@ func TestObserverSetsStrayDirectoriesAside(t *testing.T) {
 	}
 }
 
+// historyResources also tell what a list does not show.
+type historyResources struct {
+	*memoryResources
+	unreadable int
+	deleted    meta.UUID
+}
+
+func (h *historyResources) Unreadable() int                { return h.unreadable }
+func (h *historyResources) TopicDeleted(id meta.UUID) bool { return id == h.deleted }
+
+// While a resource file can't be read, it may hold the topic of any directory. What
+// is known as deleted goes all the same, and nothing of a topic that lives.
+func TestObserverAsksBeforeItSetsAside(t *testing.T) {
+	t.Parallel()
+	h := &historyResources{memoryResources: newMemoryResources(), unreadable: 1}
+	h.put(readyTopic("kept", 1, 1, nil), readyTopic("gone", 2, 1, nil), readyTopic("deleted", 3, 1, nil))
+	tb := startBroker(t, func(_ *config.Broker, o *Options) { o.Resources, o.TopicCreator = h, noCreator{} })
+	tb.awaitServed("deleted/1 3", "gone/1 2", "kept/1 1")
+	restart := func(want ...string) {
+		t.Helper()
+		tb.restart()
+		tb.awaitServed("kept/1 1")
+		if tb.Store.Get("deleted", 0) != nil {
+			t.Error("a deleted topic's data is there")
+		}
+		left := slices.DeleteFunc(directories(t, tb.dir), func(name string) bool { return strings.HasSuffix(name, "-delete") })
+		if !slices.Equal(left, want) {
+			t.Errorf("directories %q, want %q", left, want)
+		}
+		tb.shutdown()
+	}
+	tb.shutdown()
+	h.deleted = h.topics["deleted"].Status.TopicID
+	delete(h.topics, "gone")
+	delete(h.topics, "deleted")
+	restart("gone-0", "kept-0")
+	h.unreadable = 0
+	h.deleted = h.topics["kept"].Status.TopicID // whatever a store says
+	restart("gone-0 stray", "kept-0")
+}
+
 // directories are those of partitions, "stray" said apart.
 func directories(t testing.TB, dir string) []string {
 	t.Helper()

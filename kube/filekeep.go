@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"kaas/meta"
 )
 
 // A file that is being written is seen in the middle of it: emptied, cut within a
@@ -172,4 +175,76 @@ func (s *FileStore) release(path string, key resourceKey) {
 	file := s.files[path]
 	file.documents = slices.DeleteFunc(slices.Clone(file.documents), func(d parsedDocument) bool { return d.object != nil && d.key == key })
 	s.unsettled = true
+}
+
+// isInternal says whether a resource is one of the topics that the broker keeps its
+// own state in: committed offsets, transactions.
+func isInternal(key resourceKey, object meta.Object) bool {
+	topic, ok := object.(*meta.KafkaTopic)
+	return ok && key.Kind == meta.KindTopic && (meta.IsInternalTopicName(topic.KafkaName()) || meta.IsInternalTopicName(topic.Status.TopicName))
+}
+
+// putBackInternal writes the file of an internal topic that was removed. What it
+// holds is not its user's but that of all groups and producers, so it takes an
+// explicit request (DeleteTopics) to delete it, not a sweep of a directory.
+// +checklocks:s.writeMu
+func (s *FileStore) putBackInternal(key resourceKey, object meta.Object) {
+	path, err := s.newPath(key)
+	var text string
+	if err == nil {
+		text, err = encodeManifest(object)
+	}
+	if err == nil {
+		err = s.storeFile(path, text)
+	}
+	if err != nil {
+		s.logger.Error("the file of an internal topic can't be put back; the topic stays", "resource", key.String(), "error", err)
+		return // it is missing still: the next look tries again
+	}
+	s.places[key] = &placement{path: path}
+	if s.current(key) != nil {
+		s.remember(s.current(key))
+	}
+	s.logger.Warn("the file of an internal topic was removed and is put back: it holds committed offsets or transactions. Delete the topic with a Kafka tool if that is meant", "resource", key.String(), "file", path)
+}
+
+// putBackLostInternals does the same for files that were removed while no broker
+// ran, from what the journal knows. Not in a directory without any resource: that
+// may be the wrong one.
+// +checklocks:s.writeMu
+func (s *FileStore) putBackLostInternals(now time.Time) {
+	if len(s.places) == 0 {
+		return
+	}
+	for _, key := range sortedKeys(s.journal.entries) {
+		entry := s.journal.entries[key]
+		if s.places[key] != nil || !entry.LostSince.IsZero() || entry.Spec == nil || key.Kind != meta.KindTopic {
+			continue
+		}
+		if object, err := entry.object(); err == nil && isInternal(key, object) {
+			s.putBackInternal(key, object)
+		}
+	}
+	s.settle(now)
+}
+
+// Unreadable implements meta.TopicHistory.
+func (s *FileStore) Unreadable() int {
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	count := 0
+	for _, file := range s.files {
+		if file.broken != nil && !file.irregular {
+			count++
+		}
+	}
+	return count
+}
+
+// TopicDeleted implements meta.TopicHistory.
+func (s *FileStore) TopicDeleted(id meta.UUID) bool {
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	_, lives := s.ids[id]
+	return s.retired[id] && !lives
 }

@@ -246,3 +246,133 @@ func TestLinks(t *testing.T) {
 		t.Errorf("%s in %d files\n%s", got, files, log.String())
 	}
 }
+
+// A moved directory, or one that is spelt otherwise, is the same to the journal;
+// so is one whose journal an older kaas wrote.
+func TestJournalIsNotTiedToItsDirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "resources")
+	write(t, filepath.Join(dir, "sub", "a.yaml"), manifestOf("a", "  partitions: 3\n"))
+	s := openStore(t, dir)
+	uid := mustTopic(t, s, "a").Metadata.UID
+	journal := read(t, s.journal.path())
+	if strings.Contains(journal, dir) || !strings.Contains(journal, `"path":"sub/a.yaml"`) {
+		t.Fatal(journal)
+	}
+	for _, old := range []string{`"path":"sub/a.yaml"`, `"file":"` + dir + `/sub/a.yaml"`, `"file":"data/resources/sub/a.yaml"`} {
+		moved := filepath.Join(t.TempDir(), "resources")
+		write(t, filepath.Join(moved, "sub", "a.yaml"), "a: [")
+		write(t, filepath.Join(moved, journalDir, journalFile), strings.ReplaceAll(journal, `"path":"sub/a.yaml"`, old))
+		again := openStore(t, moved)
+		if topic := mustTopic(t, again, "a"); *topic.Spec.Partitions != 3 || topic.Metadata.UID != uid {
+			t.Fatalf("%s: %+v", old, topic)
+		}
+	}
+}
+
+// Committed offsets are not lost with a file; an explicit deletion is one.
+func TestInternalTopicsFileIsPutBack(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	startReconciler(t, s, nil)
+	resource := meta.TopicResourceName("__consumer_offsets")
+	for _, name := range []string{"__consumer_offsets", "plain"} {
+		if _, err := s.Create(t.Context(), meta.NewKafkaTopic(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitReason(t, s, "plain", "Reconciled")
+	id := awaitReason(t, s, resource, "Reconciled").Status.TopicID
+	path := filepath.Join(dir, "kafkatopic-"+resource+".yaml")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	settled(s)
+	if topic := mustTopic(t, s, resource); topic.Status.TopicID != id || !strings.Contains(read(t, path), id.String()) {
+		t.Fatalf("%+v", topic)
+	}
+	if err := os.Remove(path); err != nil { // while no broker runs
+		t.Fatal(err)
+	}
+	copied := t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	again := openStore(t, copied)
+	if topic := mustTopic(t, again, resource); topic.Status.TopicID != id || !strings.Contains(read(t, filepath.Join(copied, filepath.Base(path))), id.String()) {
+		t.Fatalf("%+v", topic)
+	}
+	if err := again.Delete(t.Context(), meta.KindTopic, resource, ""); err != nil {
+		t.Fatal(err)
+	}
+	settled(again)
+	if got := names(t, again); got != "plain" {
+		t.Fatal(got)
+	}
+}
+
+// A deleted topic's id does not come back with a file that was saved with its
+// status, however many starts later, nor with data whose removal a crash cut short.
+func TestDeletedIDStaysDeletedOverStarts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.yaml")
+	write(t, path, manifestOf("a", "  partitions: 1\n"))
+	s := openStore(t, dir)
+	startReconciler(t, s, nil)
+	before := awaitReason(t, s, "a", "Reconciled").Status.TopicID
+	saved := read(t, path)
+	if err := s.Delete(t.Context(), meta.KindTopic, "a", ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{saved, manifestOf("a", "  partitions: 1\n")} {
+		again := openStore(t, dir)
+		again.writeMu.Lock()
+		err := again.journal.rewrite() // as when there is much in it
+		again.writeMu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, text)
+		third := openStore(t, dir)
+		if !third.TopicDeleted(before) {
+			t.Fatal("the deletion is forgotten")
+		}
+		startReconciler(t, third, func(o *ReconcilerOptions) {
+			o.ExistingTopicID = func(string) (meta.UUID, bool) { return before, true }
+		})
+		topic := awaitReason(t, third, "a", "Reconciled")
+		if topic.Status.TopicID == before {
+			t.Fatal("the new topic has the id of the deleted one")
+		}
+		if third.TopicDeleted(topic.Status.TopicID) {
+			t.Fatal("a topic that lives counts as deleted")
+		}
+		if err := third.Delete(t.Context(), meta.KindTopic, "a", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A file that was broken at the start and that the journal does not know may hold
+// any topic; whole again, it takes up its data.
+func TestBrokenFileUnknownToTheJournal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.yaml")
+	write(t, path, "a: [")
+	s := openStore(t, dir)
+	if s.Unreadable() != 1 {
+		t.Fatal(s.Unreadable())
+	}
+	id := meta.NewUUID()
+	startReconciler(t, s, func(o *ReconcilerOptions) {
+		o.ExistingTopicID = func(name string) (meta.UUID, bool) { return id, name == "a" }
+	})
+	write(t, path, manifestOf("a", "  partitions: 1\n"))
+	look(s, time.Minute)
+	if got := awaitReason(t, s, "a", "Reconciled").Status.TopicID; got != id || s.Unreadable() != 0 {
+		t.Fatal(got, s.Unreadable())
+	}
+}

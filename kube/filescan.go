@@ -2,7 +2,6 @@ package kube
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -115,6 +114,7 @@ func (s *FileStore) firstScan(now time.Time) error {
 		}
 	}
 	s.settle(now)
+	s.putBackLostInternals(now)
 	for key, entry := range s.journal.entries {
 		if s.places[key] == nil && entry.LostSince.IsZero() {
 			lost := *entry
@@ -134,17 +134,10 @@ func (s *FileStore) lastGood(path string) *resourceFile {
 	file := &resourceFile{unordered: true}
 	for _, key := range sortedKeys(s.journal.entries) {
 		entry := s.journal.entries[key]
-		if entry.File != path || entry.Spec == nil || !entry.LostSince.IsZero() {
+		if entry.Path != s.journal.relative(path) || entry.Spec == nil || !entry.LostSince.IsZero() {
 			continue
 		}
-		raw, err := json.Marshal(manifest{
-			APIVersion: meta.APIVersion, Kind: key.Kind, Spec: entry.Spec, Status: entry.Status,
-			Metadata: meta.ObjectMeta{Name: key.Name, Labels: entry.Labels, Annotations: entry.Annotations},
-		})
-		var object meta.Object
-		if err == nil {
-			object, _, err = parseManifest(string(raw))
-		}
+		object, err := entry.object()
 		if err != nil {
 			s.logger.Warn("the last good state of a resource can't be read from the journal", "resource", key.String(), "error", err)
 			continue
@@ -398,6 +391,10 @@ func (s *FileStore) settle(now time.Time) time.Duration {
 			place.missingSince = now
 		}
 		left := s.options.DeleteGrace - now.Sub(place.missingSince)
+		if left <= 0 && isInternal(key, s.current(key)) {
+			s.putBackInternal(key, s.current(key))
+			continue
+		}
 		if left <= 0 {
 			s.logger.Info("a resource's file was removed, so the resource is deleted", "resource", key.String(), "file", place.path)
 			s.unpublish(key)

@@ -42,7 +42,7 @@ type FileStore struct {
 	// ids says who holds a topic id in its status.
 	// +checklocks:writeMu
 	ids map[meta.UUID]resourceKey
-	// retired holds ids of topics that were deleted since the start.
+	// retired holds ids of topics that were deleted; the journal has them, too.
 	// +checklocks:writeMu
 	retired map[meta.UUID]bool
 	// holding: the directory is gone, nothing is deleted or written.
@@ -87,7 +87,10 @@ type FileStore struct {
 	notifier *notifier
 }
 
-var _ meta.ResourceStore = (*FileStore)(nil)
+var (
+	_ meta.ResourceStore = (*FileStore)(nil)
+	_ meta.TopicHistory  = (*FileStore)(nil)
+)
 
 // resourceFile is what the last look at a file found.
 type resourceFile struct {
@@ -170,6 +173,9 @@ func OpenFileStore(o FileStoreOptions) (*FileStore, error) {
 		return nil, fmt.Errorf("resources directory %s: %w", o.Dir, err)
 	}
 	s.writeMu.Lock()
+	for _, entry := range s.journal.retired {
+		s.retire(entry.TopicID)
+	}
 	err = s.firstScan(now)
 	s.writeMu.Unlock()
 	if err != nil {
@@ -663,11 +669,13 @@ func (s *FileStore) unpublish(key resourceKey) {
 	s.revision++
 	s.record(meta.Event{Type: meta.Deleted, Object: object, Revision: formatRevision(s.revision)})
 	s.mu.Unlock()
+	var retired meta.UUID
 	if topic, ok := object.(*meta.KafkaTopic); ok && s.ids[topic.Status.TopicID] == key {
 		delete(s.ids, topic.Status.TopicID)
 		s.retire(topic.Status.TopicID)
+		retired = topic.Status.TopicID
 	}
-	if err := s.journal.drop(key); err != nil {
+	if err := s.journal.drop(key, retired); err != nil {
 		s.logger.Warn("the resource journal can't be written", "resource", key.String(), "error", err)
 	}
 }
@@ -697,7 +705,7 @@ func (s *FileStore) remember(object meta.Object) {
 			SpecHash: hashText(spec), Status: status, Labels: metadata.Labels, Annotations: metadata.Annotations,
 		}
 		if place := s.places[keyOf(object)]; place != nil {
-			entry.File = place.path
+			entry.Path = s.journal.relative(place.path)
 			if file := s.files[place.path]; file != nil {
 				entry.FileBytes = file.goodBytes
 			}

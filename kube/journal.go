@@ -49,9 +49,13 @@ type journalEntry struct {
 	Generation int64           `json:"generation,omitempty"`
 	SpecHash   string          `json:"specHash,omitempty"` // of the spec that Generation counts
 	Status     json.RawMessage `json:"status,omitempty"`
-	// File, Labels, Annotations and Spec are the last good content, for a start
+	// Path, Labels, Annotations and Spec are the last good content, for a start
 	// that finds the file broken. Spec is left out when it is larger than
 	// limits.ResourceJournalSpecBytes.
+	// Path is relative to the resources' directory, which may be spelt or lie
+	// elsewhere at the next start.
+	Path string `json:"path,omitempty"`
+	// File was Path with the directory, as that was spelt; read only.
 	File string `json:"file,omitempty"`
 	// FileBytes is the size of that file when it ended with a newline.
 	FileBytes   int64             `json:"fileBytes,omitempty"`
@@ -60,6 +64,7 @@ type journalEntry struct {
 	Spec        json.RawMessage   `json:"spec,omitempty"`
 	LostSince   time.Time         `json:"lostSince,omitzero"` // the file was gone at a start
 	Deleted     bool              `json:"deleted,omitempty"`
+	TopicID     meta.UUID         `json:"topicId,omitzero"` // of a deleted topic
 }
 
 func (e *journalEntry) key() resourceKey { return resourceKey{e.Kind, e.Name} }
@@ -77,6 +82,42 @@ type journal struct {
 	size    int64
 	lines   int
 	entries map[resourceKey]*journalEntry
+	// retired are the lines of deleted topics, at most limits.RetiredTopicIDs of the
+	// latest.
+	retired []*journalEntry
+}
+
+// relative is a path as entries have it.
+func (j *journal) relative(path string) string {
+	if inside, ok := strings.CutPrefix(path, filepath.Clean(j.dir)+string(filepath.Separator)); ok {
+		return inside
+	}
+	return path
+}
+
+// upgrade makes an entry of an older kaas one of today.
+func (j *journal) upgrade(entry *journalEntry) {
+	if entry.File == "" || entry.Path != "" {
+		return
+	}
+	entry.Path = j.relative(entry.File)
+	if entry.Path == entry.File {
+		// Written under another spelling of the directory: its last name is the same.
+		name := string(filepath.Separator) + filepath.Base(filepath.Clean(j.dir)) + string(filepath.Separator)
+		if at := strings.LastIndex(entry.File, name); at >= 0 {
+			entry.Path = entry.File[at+len(name):]
+		}
+	}
+	entry.File = ""
+}
+
+// retire remembers a deleted topic's line; the oldest half goes when there are too
+// many.
+func (j *journal) retire(entry *journalEntry) {
+	if len(j.retired) >= limits.RetiredTopicIDs {
+		j.retired = append([]*journalEntry(nil), j.retired[len(j.retired)/2:]...)
+	}
+	j.retired = append(j.retired, entry)
 }
 
 func (j *journal) path() string { return filepath.Join(j.dir, journalDir, journalFile) }
@@ -102,7 +143,11 @@ func openJournal(fsys vfs.FS, dir string, logger *slog.Logger, now time.Time) (*
 			logger.Warn("a line of the resource journal can't be read and is skipped", "file", j.path(), "line", j.lines+1, "error", err)
 		} else if entry.Deleted {
 			delete(j.entries, entry.key())
+			if !entry.TopicID.IsZero() {
+				j.retire(entry)
+			}
 		} else {
+			j.upgrade(entry)
 			j.entries[entry.key()] = entry
 		}
 		j.lines++
@@ -113,7 +158,7 @@ func openJournal(fsys vfs.FS, dir string, logger *slog.Logger, now time.Time) (*
 			j.lines += limits.ResourceJournalSlack // write it anew
 		}
 	}
-	if j.lines > 2*len(j.entries)+limits.ResourceJournalSlack || content == nil {
+	if j.lines > 2*(len(j.entries)+len(j.retired))+limits.ResourceJournalSlack || content == nil {
 		return j, j.rewrite()
 	}
 	return j, j.reopen(int64(whole))
@@ -127,8 +172,12 @@ func (j *journal) rewrite() error {
 		keys = append(keys, key)
 	}
 	slices.SortFunc(keys, compareKeys)
+	lines := slices.Clone(j.retired) // first: a namesake that lives comes behind
 	for _, key := range keys {
-		line, err := json.Marshal(j.entries[key])
+		lines = append(lines, j.entries[key])
+	}
+	for _, entry := range lines {
+		line, err := json.Marshal(entry)
 		if err != nil {
 			return err
 		}
@@ -143,7 +192,7 @@ func (j *journal) rewrite() error {
 	if err := replaceFile(j.fs, j.path(), content, nil); err != nil {
 		return err
 	}
-	j.lines = len(keys)
+	j.lines = len(lines)
 	return j.reopen(int64(len(content)))
 }
 
@@ -167,6 +216,9 @@ func (j *journal) reopen(size int64) error {
 func (j *journal) put(entry *journalEntry) error {
 	if entry.Deleted {
 		delete(j.entries, entry.key())
+		if !entry.TopicID.IsZero() {
+			j.retire(entry)
+		}
 	} else {
 		j.entries[entry.key()] = entry
 	}
@@ -187,12 +239,13 @@ func (j *journal) put(entry *journalEntry) error {
 	return nil
 }
 
-// drop forgets a resource: it was deleted, so its next namesake is a new one.
-func (j *journal) drop(key resourceKey) error {
-	if j.entries[key] == nil {
+// drop forgets a resource: it was deleted, so its next namesake is a new one. The id
+// of a topic is kept: it must not come back.
+func (j *journal) drop(key resourceKey, topicID meta.UUID) error {
+	if j.entries[key] == nil && topicID.IsZero() {
 		return nil
 	}
-	return j.put(&journalEntry{Kind: key.Kind, Name: key.Name, Deleted: true})
+	return j.put(&journalEntry{Kind: key.Kind, Name: key.Name, Deleted: true, TopicID: topicID})
 }
 
 // present says whether the file is where it was: false means that somebody
@@ -338,4 +391,17 @@ func compareKeys(a, b resourceKey) int {
 		return 1
 	}
 	return 0
+}
+
+// object is the resource as the entry remembers it.
+func (e *journalEntry) object() (meta.Object, error) {
+	raw, err := json.Marshal(manifest{
+		APIVersion: meta.APIVersion, Kind: e.Kind, Spec: e.Spec, Status: e.Status,
+		Metadata: meta.ObjectMeta{Name: e.Name, Labels: e.Labels, Annotations: e.Annotations},
+	})
+	if err != nil {
+		return nil, err
+	}
+	object, _, err := parseManifest(string(raw))
+	return object, err
 }

@@ -91,12 +91,16 @@ func (r *Reconciler) accept(topic *meta.KafkaTopic, inForce meta.KafkaTopicStatu
 	return inForce, nil
 }
 
-// mint makes the id of a new topic. When the broker starts and data of that name
-// lies on disk, its id is taken: the resource's file was written anew by someone
-// while no broker ran.
+// mint makes the id of a new topic. When data of that name lies on disk, its id is
+// taken: the resource's file was written anew by someone while no broker ran, or it
+// could not be read at the start and is whole only now. Not when the topic was
+// deleted and its data is about to go; a store that can't tell is asked at the start
+// only, when nothing is.
 func (r *Reconciler) mint(name string) meta.UUID {
-	if r.firstPass && r.options.ExistingTopicID != nil {
-		if id, ok := r.options.ExistingTopicID(name); ok && !id.IsZero() && len(r.byID[id]) == 0 {
+	history, tells := r.options.Store.(meta.TopicHistory)
+	if (r.firstPass || tells) && r.options.ExistingTopicID != nil {
+		id, ok := r.options.ExistingTopicID(name)
+		if ok && !id.IsZero() && len(r.byID[id]) == 0 && !(tells && history.TopicDeleted(id)) {
 			r.logger.Info("a topic without an id in its status takes that of its data", "topic", name, "topicId", id.String())
 			return id
 		}

@@ -65,6 +65,18 @@ type ResourceStore interface {
 	Watch(ctx context.Context, kind Kind, revision string) (<-chan Event, error)
 }
 
+// TopicHistory is a ResourceStore that can say what a list does not show: before
+// data without a resource is put away, it is asked whether the lists are complete,
+// and whether the topic was deleted.
+type TopicHistory interface {
+	// Unreadable is how many files of resources can't be read at present: any of them
+	// may hold a topic that no list shows.
+	Unreadable() int
+	// TopicDeleted says that the topic with this id was deleted. It knows the latest
+	// deletions, over restarts, too; false says nothing.
+	TopicDeleted(id UUID) bool
+}
+
 // BatchWriter is a ResourceStore for which many writes at once are cheaper than one
 // after the other: files share their syncs. The results stand in the order of the
 // arguments; each write succeeds or fails for itself.
