@@ -105,56 +105,54 @@ func (p *Partition) swap(group []*segment, g *segment) (swapped bool, err error)
 	if err := p.swappable(group); err != nil {
 		return false, err
 	}
-	published := false
-	fail := func(step string, err error) (bool, error) {
-		if !published {
-			g.release()
-		}
-		err = fmt.Errorf("%w: compaction, %s: %w", ErrStorage, step, err)
-		p.fail(err)
-		return true, err
-	}
 	fsys := p.store.fs
 	if err := renameAll(fsys, p.path(), g.baseOffset, layout.CleanedSuffix, layout.SwapSuffix); err != nil {
 		if removeErr := g.removeWith(layout.SwapSuffix); removeErr != nil {
-			return fail("taking the new files back", errors.Join(err, removeErr))
+			return p.swapFailed(g, "taking the new files back", errors.Join(err, removeErr))
 		}
 		return false, err
 	}
 	if err := fsys.SyncDir(p.path()); err != nil {
-		return fail("naming the new files", err)
+		return p.swapFailed(g, "naming the new files", err)
 	}
 	for _, old := range group {
 		if _, err := old.open(); err != nil { // who holds the old list must not look for the old name
-			return fail("opening the old files", err)
+			return p.swapFailed(g, "opening the old files", err)
 		}
 	}
 	if !p.replace(group, g) {
 		g.release()
 		return true, p.wrap(ErrClosed) // closed meanwhile; whoever opens it again finishes the swap
 	}
-	published = true
-	defer func() {
-		p.store.janitor.doom(doomedSegments{p.store.nowMs() + p.config.Load().FileDeleteDelayMs, group})
-	}()
+	defer p.store.janitor.doom(doomedSegments{p.store.nowMs() + p.config.Load().FileDeleteDelayMs, group})
 	for _, old := range group {
 		if err := old.moveAside(); err != nil {
-			return fail("moving the old files aside", err)
+			return p.swapFailed(nil, "moving the old files aside", err)
 		}
 		if old.baseOffset != g.baseOffset {
 			if err := p.removeSnapshot(old.baseOffset); err != nil {
-				return fail("removing a snapshot", err)
+				return p.swapFailed(nil, "removing a snapshot", err)
 			}
 		}
 	}
 	if err := renameAll(fsys, p.path(), g.baseOffset, layout.SwapSuffix, ""); err != nil {
-		return fail("giving the new files their names", err)
+		return p.swapFailed(nil, "giving the new files their names", err)
 	}
 	if err := fsys.SyncDir(p.path()); err != nil {
-		return fail("giving the new files their names", err)
+		return p.swapFailed(nil, "giving the new files their names", err)
 	}
 	g.mem.Store(nil) // lookups map the files from here on
 	return true, nil
+}
+
+// swapFailed takes the partition down. unpublished is the new segment while nobody reads it, else nil.
+func (p *Partition) swapFailed(unpublished *segment, step string, err error) (swapped bool, _ error) {
+	if unpublished != nil {
+		unpublished.release()
+	}
+	err = fmt.Errorf("%w: compaction, %s: %w", ErrStorage, step, err)
+	p.fail(err)
+	return true, err
 }
 
 // swappable says whether the group still stands in the list, written out. Caller: headMu, so it stays so.
