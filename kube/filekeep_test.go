@@ -238,7 +238,10 @@ func TestLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	look(s, time.Minute)
-	got, files := names(t, s), len(s.files)
+	got := names(t, s)
+	s.writeMu.Lock()
+	files := len(s.files)
+	s.writeMu.Unlock()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +258,9 @@ func TestJournalIsNotTiedToItsDirectory(t *testing.T) {
 	write(t, filepath.Join(dir, "sub", "a.yaml"), manifestOf("a", "  partitions: 3\n"))
 	s := openStore(t, dir)
 	uid := mustTopic(t, s, "a").Metadata.UID
+	s.writeMu.Lock()
 	journal := read(t, s.journal.path())
+	s.writeMu.Unlock()
 	if strings.Contains(journal, dir) || !strings.Contains(journal, `"path":"sub/a.yaml"`) {
 		t.Fatal(journal)
 	}
