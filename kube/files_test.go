@@ -195,11 +195,18 @@ func TestSlowWatcherIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	object := meta.NewKafkaTopic("a")
-	s.writeMu.Lock()
-	for range limits.ResourceWatchHistory + limits.ResourceWatchBuffer + 10 {
-		s.publish(meta.Modified, object.Copy())
+	publish := func(times int) {
+		s.writeMu.Lock()
+		defer s.writeMu.Unlock()
+		for range times {
+			s.publish(meta.Modified, object.Copy())
+		}
 	}
-	s.writeMu.Unlock()
+	// The watcher's sender stands at a full channel, with nothing newer in its hands
+	// than what fills it, before the history moves on.
+	publish(limits.ResourceWatchBuffer + 1)
+	eventually(t, "the channel is full", func() bool { return len(events) == cap(events) })
+	publish(limits.ResourceWatchHistory + 10)
 	s.mu.Lock()
 	kept := len(s.history)
 	s.mu.Unlock()
