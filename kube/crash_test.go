@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,15 +19,19 @@ import (
 
 // stopFS lets a number of changes of the file system through and fails all that
 // come after, as if the process had been killed before them; the write that it
-// dies in is half done.
+// dies in is half done. It counts syncs, and is for many goroutines.
 type stopFS struct {
 	vfs.FS
-	left int
+	mu              sync.Mutex
+	left            int
+	syncs, dirSyncs int
 }
 
 var errKilled = errors.New("killed")
 
 func (f *stopFS) step() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.left <= 0 {
 		return errKilled
 	}
@@ -65,6 +70,9 @@ func (f *stopFS) SyncDir(dir string) error {
 	if err := f.step(); err != nil {
 		return err
 	}
+	f.mu.Lock()
+	f.dirSyncs++
+	f.mu.Unlock()
 	return f.FS.SyncDir(dir)
 }
 
@@ -85,6 +93,9 @@ func (f *stopFile) Datasync() error {
 	if err := f.fs.step(); err != nil {
 		return err
 	}
+	f.fs.mu.Lock()
+	f.fs.syncs++
+	f.fs.mu.Unlock()
 	return f.File.Datasync()
 }
 

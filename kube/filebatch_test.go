@@ -12,84 +12,6 @@ import (
 	"kaas/meta"
 )
 
-// batchFS is a stopFS for many goroutines that also counts syncs.
-type batchFS struct {
-	vfs.FS
-	mu              sync.Mutex
-	left            int
-	syncs, dirSyncs int
-}
-
-func (f *batchFS) step() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.left <= 0 {
-		return errKilled
-	}
-	f.left--
-	return nil
-}
-
-func (f *batchFS) OpenFile(name string, flag vfs.Flag) (vfs.File, error) {
-	if flag&vfs.ReadOnly == 0 {
-		if err := f.step(); err != nil {
-			return nil, err
-		}
-	}
-	file, err := f.FS.OpenFile(name, flag)
-	if err != nil {
-		return nil, err
-	}
-	return &batchFile{file, f}, nil
-}
-
-func (f *batchFS) Rename(from, to string) error {
-	if err := f.step(); err != nil {
-		return err
-	}
-	return f.FS.Rename(from, to)
-}
-
-func (f *batchFS) Remove(name string) error {
-	if err := f.step(); err != nil {
-		return err
-	}
-	return f.FS.Remove(name)
-}
-
-func (f *batchFS) SyncDir(dir string) error {
-	if err := f.step(); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	f.dirSyncs++
-	f.mu.Unlock()
-	return f.FS.SyncDir(dir)
-}
-
-type batchFile struct {
-	vfs.File
-	fs *batchFS
-}
-
-func (f *batchFile) Datasync() error {
-	if err := f.fs.step(); err != nil {
-		return err
-	}
-	f.fs.mu.Lock()
-	f.fs.syncs++
-	f.fs.mu.Unlock()
-	return f.File.Datasync()
-}
-
-func (f *batchFile) WriteAt(p []byte, off int64) (int, error) {
-	if err := f.fs.step(); err != nil {
-		n, writeErr := f.File.WriteAt(p[:len(p)/2], off)
-		return n, errors.Join(err, writeErr)
-	}
-	return f.File.WriteAt(p, off)
-}
-
 func topicsNamed(n int) []meta.Object {
 	var objects []meta.Object
 	for i := range n {
@@ -104,7 +26,7 @@ func topicsNamed(n int) []meta.Object {
 func TestBatchSharesSyncs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	disk := &batchFS{FS: vfs.OS, left: 1 << 30}
+	disk := &stopFS{FS: vfs.OS, left: 1 << 30}
 	s, err := OpenFileStore(FileStoreOptions{Dir: dir, FS: disk, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +123,7 @@ func TestBatchKilledAtEveryStep(t *testing.T) {
 			t.Fatal("the batch does not end")
 		}
 		dir := t.TempDir()
-		disk := &batchFS{FS: vfs.OS, left: 1 << 30}
+		disk := &stopFS{FS: vfs.OS, left: 1 << 30}
 		s, err := OpenFileStore(FileStoreOptions{Dir: dir, FS: disk, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour})
 		if err != nil {
 			t.Fatal(err)
