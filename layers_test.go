@@ -62,11 +62,13 @@ var layers = []layer{
 
 	{dir: "broker/coordinators", may: []string{"group", "txn", "coord", "auth", "meta", "meta/config", "logstore", "logstore/producer", "codec", "codec/batch"},
 		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "requests of groups and transactions, brought to their machines"},
+	{dir: "broker/describe", may: []string{"auth", "codec", "meta", "meta/config"},
+		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "what the image says, in replies"},
 	{dir: "broker/firstuse", may: []string{"meta", "meta/config"}, why: "topics that are made when a client names them; it knows no request"},
 	{dir: "broker/leftover", may: []string{"meta", "logstore"}, why: "what becomes of data without a topic, decided once at the start"},
 
 	// Siblings: none imports another.
-	{dir: "broker", may: []string{"auth/sasl", "quota", "broker/coordinators", "broker/firstuse", "broker/leftover", "coord", "auth", "meta", "meta/config", "logstore", "codec", "codec/batch", "netio", "internal/bufpool", "obs/profiling", "internal/delay"},
+	{dir: "broker", may: []string{"auth/sasl", "quota", "broker/coordinators", "broker/describe", "broker/firstuse", "broker/leftover", "coord", "auth", "meta", "meta/config", "logstore", "codec", "codec/batch", "netio", "internal/bufpool", "obs/profiling", "internal/delay"},
 		modules: []string{"github.com/google/uuid", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the data plane"},
 	{dir: "admin", may: []string{"auth/scram", "quota", "auth", "meta", "meta/config", "codec", "logstore"},
 		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the control plane"},

@@ -21,7 +21,7 @@ import (
 // listener without SASL: 34.
 func (b *Broker) saslHandshakeAPI() codec.API {
 	return codec.API{Key: sasl.HandshakeKey, Name: "SaslHandshake", MinVersion: 0, MaxVersion: 1, Class: codec.Inline,
-		EstimateBytes: smallEstimate, Handle: b.saslHandshake, Note: "SCRAM-SHA-512"}
+		EstimateBytes: codec.SmallEstimate, Handle: b.saslHandshake, Note: "SCRAM-SHA-512"}
 }
 
 func (b *Broker) saslHandshake(r *codec.Request) {

@@ -52,14 +52,10 @@ type servedAPIs struct {
 func (b *Broker) apiVersionsAPI() codec.API {
 	return codec.API{
 		Key: apiVersionsKey, Name: "ApiVersions", MinVersion: 0, MaxVersion: 5, Class: codec.Inline,
-		EstimateBytes: smallEstimate,
+		EstimateBytes: codec.SmallEstimate,
 		Handle:        b.apiVersions,
 	}
 }
-
-// smallEstimate is for requests with no list in them: decoding takes about the
-// frame again.
-func smallEstimate(_ codec.Header, bodyBytes int) int { return 1024 + 2*bodyBytes }
 
 func (b *Broker) apiVersions(r *codec.Request) {
 	served := b.registry.Load()

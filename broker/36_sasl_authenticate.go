@@ -22,7 +22,7 @@ import (
 // nothing is to be authenticated: 34.
 func (b *Broker) saslAuthenticateAPI() codec.API {
 	return codec.API{Key: sasl.AuthenticateKey, Name: "SaslAuthenticate", MinVersion: 0, MaxVersion: 2, Class: codec.Inline,
-		EstimateBytes: smallEstimate, Handle: b.saslAuthenticate, Note: "re-authentication by connections.max.reauth.ms"}
+		EstimateBytes: codec.SmallEstimate, Handle: b.saslAuthenticate, Note: "re-authentication by connections.max.reauth.ms"}
 }
 
 func (b *Broker) saslAuthenticate(r *codec.Request) {

@@ -171,14 +171,12 @@ func (b *Broker) Close() {
 // Registry and hands that to SetRegistry.
 func (b *Broker) APIs() []codec.API {
 	apis := []codec.API{
-		b.metadataAPI(),
 		b.saslHandshakeAPI(),
 		b.apiVersionsAPI(),
 		b.saslAuthenticateAPI(),
-		b.describeClusterAPI(),
-		b.describeTopicPartitionsAPI(),
 	}
 	apis = append(apis, b.dataAPIs()...)
+	apis = append(apis, b.describers().APIs()...)
 	return append(apis, b.coordinators.APIs()...)
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"kaas/auth"
 	"kaas/broker/coordinators"
+	"kaas/broker/describe"
 	"kaas/logstore"
 	"kaas/meta"
 )
@@ -16,8 +17,8 @@ func (b *Broker) startCoordinators() {
 		Config: b.Config, Authorizer: brokersAuthorizer{b}, Images: b.Images, Topics: servedTopics{b},
 		NextProducerID: b.Store.NextProducerID,
 		Submit:         func(f func()) bool { return b.Pool != nil && b.Pool.Submit(f) },
-		CreateTopic:    func(name string) { b.createMissing([]string{name}) },
-		Endpoint:       b.endpoint,
+		CreateTopic:    func(name string) { b.createTopics([]string{name}) },
+		Endpoint:       describe.Endpoint,
 		Logger:         b.Logger, Clock: b.Clock,
 	})
 	b.coordinators = c
@@ -25,6 +26,22 @@ func (b *Broker) startCoordinators() {
 	b.hooks.partitionRemoved = append(b.hooks.partitionRemoved, func(p *partitionState) { c.PartitionRemoved(p.topicName, p.index) })
 	b.hooks.topicRemoved = append(b.hooks.topicRemoved, c.TopicRemoved)
 	b.hooks.topicsLoaded = append(b.hooks.topicsLoaded, c.TopicsLoaded)
+}
+
+// describers are the handlers that answer from the image alone.
+func (b *Broker) describers() *describe.Handlers {
+	return describe.New(describe.Options{
+		Config: b.Config, Authorizer: brokersAuthorizer{b}, Images: b.Images,
+		Partitions:       func() int { return b.view.Load().partitions },
+		Submit:           b.submit,
+		OffLoopWhenLarge: b.offLoopWhenLarge,
+		CreateTopics:     b.createTopics,
+	})
+}
+
+// createTopics runs on the worker pool, without holding it up.
+func (b *Broker) createTopics(names []string) {
+	b.Pool.Park(func() { b.firstUse.Create(b.TopicCreator, names) })
 }
 
 // brokersAuthorizer asks the broker's authorizer, which tests change.

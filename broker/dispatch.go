@@ -145,7 +145,7 @@ func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
 		}
 		return nil
 	}
-	if b.Pool == nil || !b.Pool.Submit(codec.Guarded(request, b.Logger, handlePooled)) {
+	if !b.submit(request, handlePooled) {
 		b.refuse(request, "worker pool")
 	}
 	return nil
@@ -171,11 +171,16 @@ func (b *Broker) enterQuotas(c *connection) {
 // by limits.RequestMemoryBytes.
 func (b *Broker) offLoopWhenLarge(handle func(*codec.Request)) func(*codec.Request) {
 	return func(r *codec.Request) {
-		if len(r.Body) > limits.InlineBodyBytes && b.Pool != nil && b.Pool.Submit(codec.Guarded(r, b.Logger, handle)) {
+		if len(r.Body) > limits.InlineBodyBytes && b.submit(r, handle) {
 			return
 		}
 		handle(r)
 	}
+}
+
+// submit hands a request to the worker pool; false: it is full, the request stays.
+func (b *Broker) submit(r *codec.Request, handle func(*codec.Request)) bool {
+	return b.Pool != nil && b.Pool.Submit(codec.Guarded(r, b.Logger, handle))
 }
 
 func notServed(api *codec.API, header codec.Header) error {

@@ -1,7 +1,8 @@
 // Package broker is the data plane: it dispatches requests to their handlers and
-// serves produce, fetch, metadata and offset lookups from the partitions of the
-// log store. One API key is one file, NN_name.go; what is left out on purpose
-// stands in internal/docs/ledger.go.
+// serves produce, fetch and offset lookups from the partitions of the log store. The
+// packages below it serve what needs none of that: describe the metadata,
+// coordinators the groups and transactions. One API key is one file, NN_name.go;
+// what is left out on purpose stands in internal/docs/ledger.go.
 //
 // It is not the control plane: topics, users and settings change through
 // resources (admin writes them, the reconcilers act on them). The observer

@@ -85,6 +85,10 @@ const decodeFactor = 32
 // DefaultEstimate is the memory estimate of an API without its own.
 func DefaultEstimate(bodyBytes int) int { return 1024 + decodeFactor*bodyBytes }
 
+// SmallEstimate is for requests with no list in them: decoding takes about the
+// frame again.
+func SmallEstimate(_ Header, bodyBytes int) int { return 1024 + 2*bodyBytes }
+
 // Estimate is EstimateBytes with its default.
 func (a *API) Estimate(header Header, bodyBytes int) int {
 	if a.EstimateBytes == nil {

@@ -1,4 +1,4 @@
-package broker
+package describe
 
 import (
 	"fmt"
@@ -24,15 +24,15 @@ const (
 	endpointController = int8(2)
 )
 
-func (b *Broker) describeClusterAPI() codec.API {
+func (h *Handlers) describeClusterAPI() codec.API {
 	return codec.API{
 		Key: 60, Name: "DescribeCluster", MinVersion: 0, MaxVersion: 2, Class: codec.Inline,
-		EstimateBytes: smallEstimate,
-		Handle:        b.describeCluster,
+		EstimateBytes: codec.SmallEstimate,
+		Handle:        h.describeCluster,
 	}
 }
 
-func (b *Broker) describeCluster(r *codec.Request) {
+func (h *Handlers) describeCluster(r *codec.Request) {
 	request := kmsg.NewPtrDescribeClusterRequest()
 	if err := r.Decode(request); err != nil {
 		r.Fail(err)
@@ -41,7 +41,7 @@ func (b *Broker) describeCluster(r *codec.Request) {
 	response := kmsg.NewPtrDescribeClusterResponse()
 	switch request.EndpointType {
 	case endpointBroker:
-		b.fillDescribeCluster(r, request, response)
+		h.fillDescribeCluster(r, request, response)
 	case endpointController:
 		response.ErrorCode = kerr.MismatchedEndpointType.Code
 		response.ErrorMessage = kmsg.StringPtr("The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER")
@@ -52,11 +52,11 @@ func (b *Broker) describeCluster(r *codec.Request) {
 	r.Respond(response)
 }
 
-func (b *Broker) fillDescribeCluster(r *codec.Request, request *kmsg.DescribeClusterRequest, response *kmsg.DescribeClusterResponse) {
-	image := b.Images.Load()
+func (h *Handlers) fillDescribeCluster(r *codec.Request, request *kmsg.DescribeClusterRequest, response *kmsg.DescribeClusterResponse) {
+	image := h.Images.Load()
 	response.ClusterID, response.ControllerID = image.ClusterID, image.ControllerID
 	for i := range image.Brokers {
-		endpoint, ok := b.endpoint(r.Session, image, &image.Brokers[i])
+		endpoint, ok := Endpoint(r.Session, image, &image.Brokers[i])
 		if !ok {
 			continue
 		}
@@ -69,8 +69,8 @@ func (b *Broker) fillDescribeCluster(r *codec.Request, request *kmsg.DescribeClu
 	}
 	if request.IncludeClusterAuthorizedOperations {
 		response.ClusterAuthorizedOperations = 0
-		if b.allowed(r, auth.OperationDescribe, auth.ResourceCluster, auth.ClusterName) {
-			response.ClusterAuthorizedOperations = b.authorizedOperations(r, auth.ResourceCluster, auth.ClusterName)
+		if h.allowed(r, auth.OperationDescribe, auth.ResourceCluster, auth.ClusterName) {
+			response.ClusterAuthorizedOperations = h.authorizedOperations(r, auth.ResourceCluster, auth.ClusterName)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package broker
+package describe
 
 import (
 	"slices"
@@ -24,21 +24,21 @@ import (
 //     TOPIC_AUTHORIZATION_FAILED, or are left out when all were asked for.
 //   - Eligible leader replicas are empty lists: there is one replica.
 
-func (b *Broker) describeTopicPartitionsAPI() codec.API {
+func (h *Handlers) describeTopicPartitionsAPI() codec.API {
 	return codec.API{
 		Key: 75, Name: "DescribeTopicPartitions", MinVersion: 0, MaxVersion: 0, Class: codec.TwoPhase,
-		Handle: b.offLoopWhenLarge(b.describeTopicPartitions),
+		Handle: h.OffLoopWhenLarge(h.describeTopicPartitions),
 		Note:   "with cursor",
 	}
 }
 
-func (b *Broker) describeTopicPartitions(r *codec.Request) {
+func (h *Handlers) describeTopicPartitions(r *codec.Request) {
 	request := kmsg.NewPtrDescribeTopicPartitionsRequest()
 	if err := r.Decode(request); err != nil {
 		r.Fail(err)
 		return
 	}
-	image := b.Images.Load()
+	image := h.Images.Load()
 	names, refused := topicsFromCursor(request, image)
 	if refused != nil {
 		response := kmsg.NewPtrDescribeTopicPartitionsResponse()
@@ -48,7 +48,7 @@ func (b *Broker) describeTopicPartitions(r *codec.Request) {
 		r.Respond(response)
 		return
 	}
-	r.Respond(b.describeTopics(r, request, image, names))
+	r.Respond(h.describeTopics(r, request, image, names))
 }
 
 // topicsFromCursor are the names to describe: sorted, each once, from the cursor on.
@@ -91,12 +91,12 @@ func describedTopic(name string, err *kerr.Error) kmsg.DescribeTopicPartitionsRe
 	return topic
 }
 
-func (b *Broker) describeTopics(r *codec.Request, request *kmsg.DescribeTopicPartitionsRequest, image *meta.Image, names []string) *kmsg.DescribeTopicPartitionsResponse {
+func (h *Handlers) describeTopics(r *codec.Request, request *kmsg.DescribeTopicPartitionsRequest, image *meta.Image, names []string) *kmsg.DescribeTopicPartitionsResponse {
 	response := kmsg.NewPtrDescribeTopicPartitionsResponse()
-	remaining := max(1, min(request.ResponsePartitionLimit, b.Config.MaxRequestPartitionSizeLimit))
+	remaining := max(1, min(request.ResponsePartitionLimit, h.Config.MaxRequestPartitionSizeLimit))
 	var unauthorized []kmsg.DescribeTopicPartitionsResponseTopic
 	for _, name := range names {
-		if !b.allowed(r, auth.OperationDescribe, auth.ResourceTopic, name) {
+		if !h.allowed(r, auth.OperationDescribe, auth.ResourceTopic, name) {
 			if len(request.Topics) > 0 {
 				unauthorized = append(unauthorized, describedTopic(name, kerr.TopicAuthorizationFailed))
 			}
@@ -116,7 +116,7 @@ func (b *Broker) describeTopics(r *codec.Request, request *kmsg.DescribeTopicPar
 				unknown = kerr.InvalidTopicException
 			}
 			described := describedTopic(name, unknown)
-			described.AuthorizedOperations = b.authorizedOperations(r, auth.ResourceTopic, name)
+			described.AuthorizedOperations = h.authorizedOperations(r, auth.ResourceTopic, name)
 			response.Topics = append(response.Topics, described)
 			continue
 		}
@@ -127,7 +127,7 @@ func (b *Broker) describeTopics(r *codec.Request, request *kmsg.DescribeTopicPar
 		to := min(int32(len(topic.Partitions)), from+remaining)
 		described := describedTopic(name, nil)
 		described.TopicID, described.IsInternal = topic.ID, topic.Internal
-		described.AuthorizedOperations = b.authorizedOperations(r, auth.ResourceTopic, name)
+		described.AuthorizedOperations = h.authorizedOperations(r, auth.ResourceTopic, name)
 		described.Partitions = describedPartitions(topic, from, to)
 		response.Topics = append(response.Topics, described)
 		remaining -= to - from

@@ -1,4 +1,4 @@
-package broker
+package describe
 
 import (
 	"slices"
@@ -32,18 +32,18 @@ import (
 // Different from Kafka: a null name without an id in v12+ is INVALID_REQUEST,
 // where Kafka 4.4 answers UNKNOWN_SERVER_ERROR.
 
-func (b *Broker) metadataAPI() codec.API {
+func (h *Handlers) metadataAPI() codec.API {
 	return codec.API{
 		Key: 3, Name: "Metadata", MinVersion: 0, MaxVersion: 13, Class: codec.TwoPhase,
 		EstimateBytes: func(_ codec.Header, bodyBytes int) int {
-			return codec.DefaultEstimate(bodyBytes) + metadataBytesPerPartition*b.view.Load().partitions
+			return codec.DefaultEstimate(bodyBytes) + metadataBytesPerPartition*h.Partitions()
 		},
-		Handle: b.offLoopWhenLarge(b.metadata),
+		Handle: h.OffLoopWhenLarge(h.metadata),
 		Note:   "auto-creation, topic ids, authorised operations",
 	}
 }
 
-func (b *Broker) metadata(r *codec.Request) {
+func (h *Handlers) metadata(r *codec.Request) {
 	request := kmsg.NewPtrMetadataRequest()
 	if err := r.Decode(request); err != nil {
 		r.Fail(err)
@@ -56,15 +56,17 @@ func (b *Broker) metadata(r *codec.Request) {
 		r.Respond(metadataRefused(request, refused))
 		return
 	}
-	missing := b.topicsToCreate(r, request)
-	large := wantsAllTopics(request) && b.view.Load().partitions > limits.MetadataInlinePartitions
-	if (len(missing) > 0 || large) && b.Pool != nil && b.Pool.Submit(codec.Guarded(r, b.Logger, func(r *codec.Request) {
-		b.createMissing(missing)
-		r.Respond(b.metadataResponse(r, request))
-	})) {
+	missing := h.topicsToCreate(r, request)
+	large := wantsAllTopics(request) && h.Partitions() > limits.MetadataInlinePartitions
+	if (len(missing) > 0 || large) && h.Submit(r, func(r *codec.Request) {
+		if len(missing) > 0 {
+			h.CreateTopics(missing)
+		}
+		r.Respond(h.metadataResponse(r, request))
+	}) {
 		return
 	}
-	r.Respond(b.metadataResponse(r, request))
+	r.Respond(h.metadataResponse(r, request))
 }
 
 // metadataBytesPerPartition is what a partition takes in a reply: the kmsg struct,
@@ -124,16 +126,16 @@ func wantsTopicIDs(request *kmsg.MetadataRequest) bool {
 
 // topicsToCreate are the topics of the request that auto-creation shall make:
 // missing, of a valid name, and the client may describe and create them.
-func (b *Broker) topicsToCreate(r *codec.Request, request *kmsg.MetadataRequest) []string {
-	if !b.Config.AutoCreateTopicsEnable || !request.AllowAutoTopicCreation || wantsAllTopics(request) || wantsTopicIDs(request) {
+func (h *Handlers) topicsToCreate(r *codec.Request, request *kmsg.MetadataRequest) []string {
+	if !h.Config.AutoCreateTopicsEnable || !request.AllowAutoTopicCreation || wantsAllTopics(request) || wantsTopicIDs(request) {
 		return nil
 	}
-	image := b.Images.Load()
+	image := h.Images.Load()
 	var missing []string
 	for i := range request.Topics {
 		name := *request.Topics[i].Topic
 		if image.Topic(name) != nil || meta.ValidateTopicName(name) != nil || slices.Contains(missing, name) ||
-			!b.allowed(r, auth.OperationDescribe, auth.ResourceTopic, name) || !b.mayCreateTopic(r, name) {
+			!h.allowed(r, auth.OperationDescribe, auth.ResourceTopic, name) || !h.mayCreateTopic(r, name) {
 			continue
 		}
 		if missing = append(missing, name); len(missing) == limits.AutoCreateTopicsPerRequest {
@@ -144,56 +146,40 @@ func (b *Broker) topicsToCreate(r *codec.Request, request *kmsg.MetadataRequest)
 }
 
 // mayCreateTopic: Create on the cluster or on the topic (Kafka asks in this order).
-func (b *Broker) mayCreateTopic(r *codec.Request, name string) bool {
-	return b.allowed(r, auth.OperationCreate, auth.ResourceCluster, auth.ClusterName) ||
-		b.allowed(r, auth.OperationCreate, auth.ResourceTopic, name)
-}
-
-// allowed asks the authorizer for the client of a request.
-func (b *Broker) allowed(r *codec.Request, operation auth.Operation, resource auth.ResourceType, name string) bool {
-	return b.Authorizer.Authorize(r.Session.Principal, r.Session.RemoteHost, operation, resource, name)
-}
-
-// createMissing runs on the worker pool, without holding it up.
-func (b *Broker) createMissing(names []string) {
-	if len(names) > 0 {
-		b.Pool.Park(func() { b.firstUse.Create(b.TopicCreator, names) })
-	}
+func (h *Handlers) mayCreateTopic(r *codec.Request, name string) bool {
+	return h.allowed(r, auth.OperationCreate, auth.ResourceCluster, auth.ClusterName) ||
+		h.allowed(r, auth.OperationCreate, auth.ResourceTopic, name)
 }
 
 // metadataResponse is made of one image: a topic is there with all of its
 // partitions or not at all.
-func (b *Broker) metadataResponse(r *codec.Request, request *kmsg.MetadataRequest) *kmsg.MetadataResponse {
-	image := b.Images.Load()
+func (h *Handlers) metadataResponse(r *codec.Request, request *kmsg.MetadataRequest) *kmsg.MetadataResponse {
+	image := h.Images.Load()
 	response := kmsg.NewPtrMetadataResponse()
 	response.ClusterID = &image.ClusterID
 	response.ControllerID = image.ControllerID
-	response.Brokers = b.metadataBrokers(r, image)
+	response.Brokers = h.metadataBrokers(r, image)
 	if request.IncludeClusterAuthorizedOperations {
 		response.AuthorizedOperations = 0
-		if b.allowed(r, auth.OperationDescribe, auth.ResourceCluster, auth.ClusterName) {
-			response.AuthorizedOperations = b.authorizedOperations(r, auth.ResourceCluster, auth.ClusterName)
+		if h.allowed(r, auth.OperationDescribe, auth.ResourceCluster, auth.ClusterName) {
+			response.AuthorizedOperations = h.authorizedOperations(r, auth.ResourceCluster, auth.ClusterName)
 		}
 	}
 	switch {
 	case wantsAllTopics(request):
-		response.Topics = b.metadataOfAll(r, request, image)
+		response.Topics = h.metadataOfAll(r, request, image)
 	case wantsTopicIDs(request):
-		response.Topics = b.metadataByID(r, request, image)
+		response.Topics = h.metadataByID(r, request, image)
 	default:
-		response.Topics = b.metadataByName(r, request, image)
+		response.Topics = h.metadataByName(r, request, image)
 	}
 	return response
 }
 
-func (b *Broker) authorizedOperations(r *codec.Request, resource auth.ResourceType, name string) int32 {
-	return auth.AuthorizedOperations(b.Authorizer, r.Session.Principal, r.Session.RemoteHost, resource, name)
-}
-
-func (b *Broker) metadataBrokers(r *codec.Request, image *meta.Image) []kmsg.MetadataResponseBroker {
+func (h *Handlers) metadataBrokers(r *codec.Request, image *meta.Image) []kmsg.MetadataResponseBroker {
 	brokers := make([]kmsg.MetadataResponseBroker, 0, len(image.Brokers))
 	for i := range image.Brokers {
-		endpoint, ok := b.endpoint(r.Session, image, &image.Brokers[i])
+		endpoint, ok := Endpoint(r.Session, image, &image.Brokers[i])
 		if !ok {
 			continue
 		}
@@ -207,34 +193,17 @@ func (b *Broker) metadataBrokers(r *codec.Request, image *meta.Image) []kmsg.Met
 	return brokers
 }
 
-// endpoint is where a client of this session reaches a broker: on the listener
-// that it came by. A broker without that listener is not told to it.
-func (b *Broker) endpoint(session *codec.Session, image *meta.Image, broker *meta.BrokerInfo) (meta.Endpoint, bool) {
-	endpoint, ok := broker.Endpoints[session.Listener]
-	if broker.ID != image.NodeID {
-		return endpoint, ok
-	}
-	// This broker: what is not configured is the address that the client used.
-	if endpoint.Host == "" {
-		endpoint.Host = session.LocalHost
-	}
-	if endpoint.Port == 0 {
-		endpoint.Port = session.LocalPort
-	}
-	return endpoint, true
-}
-
-func (b *Broker) metadataOfAll(r *codec.Request, request *kmsg.MetadataRequest, image *meta.Image) []kmsg.MetadataResponseTopic {
+func (h *Handlers) metadataOfAll(r *codec.Request, request *kmsg.MetadataRequest, image *meta.Image) []kmsg.MetadataResponseTopic {
 	topics := make([]kmsg.MetadataResponseTopic, 0, len(image.Topics()))
 	for _, topic := range image.Topics() {
-		if b.allowed(r, auth.OperationDescribe, auth.ResourceTopic, topic.Name) {
-			topics = append(topics, b.metadataOf(r, request, topic))
+		if h.allowed(r, auth.OperationDescribe, auth.ResourceTopic, topic.Name) {
+			topics = append(topics, h.metadataOf(r, request, topic))
 		}
 	}
 	return topics
 }
 
-func (b *Broker) metadataByID(r *codec.Request, request *kmsg.MetadataRequest, image *meta.Image) []kmsg.MetadataResponseTopic {
+func (h *Handlers) metadataByID(r *codec.Request, request *kmsg.MetadataRequest, image *meta.Image) []kmsg.MetadataResponseTopic {
 	topics := make([]kmsg.MetadataResponseTopic, 0, len(request.Topics))
 	seen := make(map[meta.UUID]bool, len(request.Topics))
 	for i := range request.Topics {
@@ -244,19 +213,19 @@ func (b *Broker) metadataByID(r *codec.Request, request *kmsg.MetadataRequest, i
 		}
 		seen[id] = true
 		topic := image.TopicByID(id)
-		if topic == nil || !b.allowed(r, auth.OperationDescribe, auth.ResourceTopic, topic.Name) {
+		if topic == nil || !h.allowed(r, auth.OperationDescribe, auth.ResourceTopic, topic.Name) {
 			// Not authorised looks as if there were none, without the name.
 			unknown := kmsg.NewMetadataResponseTopic()
 			unknown.TopicID, unknown.ErrorCode = id, kerr.UnknownTopicID.Code
 			topics = append(topics, unknown)
 			continue
 		}
-		topics = append(topics, b.metadataOf(r, request, topic))
+		topics = append(topics, h.metadataOf(r, request, topic))
 	}
 	return topics
 }
 
-func (b *Broker) metadataByName(r *codec.Request, request *kmsg.MetadataRequest, image *meta.Image) []kmsg.MetadataResponseTopic {
+func (h *Handlers) metadataByName(r *codec.Request, request *kmsg.MetadataRequest, image *meta.Image) []kmsg.MetadataResponseTopic {
 	topics := make([]kmsg.MetadataResponseTopic, 0, len(request.Topics))
 	seen := make(map[string]bool, len(request.Topics))
 	for i := range request.Topics {
@@ -267,14 +236,14 @@ func (b *Broker) metadataByName(r *codec.Request, request *kmsg.MetadataRequest,
 		seen[name] = true
 		topic := image.Topic(name)
 		switch {
-		case !b.allowed(r, auth.OperationDescribe, auth.ResourceTopic, name):
+		case !h.allowed(r, auth.OperationDescribe, auth.ResourceTopic, name):
 			topics = append(topics, metadataTopic(name, meta.ZeroUUID, kerr.TopicAuthorizationFailed))
 		case topic != nil:
-			topics = append(topics, b.metadataOf(r, request, topic))
+			topics = append(topics, h.metadataOf(r, request, topic))
 		default:
-			missing := metadataTopic(name, meta.ZeroUUID, b.missingTopicError(r, request, name))
+			missing := metadataTopic(name, meta.ZeroUUID, h.missingTopicError(r, request, name))
 			if request.IncludeTopicAuthorizedOperations && missing.ErrorCode != kerr.TopicAuthorizationFailed.Code {
-				missing.AuthorizedOperations = b.authorizedOperations(r, auth.ResourceTopic, name)
+				missing.AuthorizedOperations = h.authorizedOperations(r, auth.ResourceTopic, name)
 			}
 			topics = append(topics, missing)
 		}
@@ -282,9 +251,9 @@ func (b *Broker) metadataByName(r *codec.Request, request *kmsg.MetadataRequest,
 	return topics
 }
 
-func (b *Broker) missingTopicError(r *codec.Request, request *kmsg.MetadataRequest, name string) *kerr.Error {
+func (h *Handlers) missingTopicError(r *codec.Request, request *kmsg.MetadataRequest, name string) *kerr.Error {
 	switch {
-	case b.Config.AutoCreateTopicsEnable && request.AllowAutoTopicCreation && !b.mayCreateTopic(r, name):
+	case h.Config.AutoCreateTopicsEnable && request.AllowAutoTopicCreation && !h.mayCreateTopic(r, name):
 		return kerr.TopicAuthorizationFailed
 	case meta.ValidateTopicName(name) != nil:
 		return kerr.InvalidTopicException
@@ -293,11 +262,11 @@ func (b *Broker) missingTopicError(r *codec.Request, request *kmsg.MetadataReque
 }
 
 // metadataOf describes a topic of the image.
-func (b *Broker) metadataOf(r *codec.Request, request *kmsg.MetadataRequest, topic *meta.Topic) kmsg.MetadataResponseTopic {
+func (h *Handlers) metadataOf(r *codec.Request, request *kmsg.MetadataRequest, topic *meta.Topic) kmsg.MetadataResponseTopic {
 	described := metadataTopic(topic.Name, topic.ID, nil)
 	described.IsInternal = topic.Internal
 	if request.IncludeTopicAuthorizedOperations {
-		described.AuthorizedOperations = b.authorizedOperations(r, auth.ResourceTopic, topic.Name)
+		described.AuthorizedOperations = h.authorizedOperations(r, auth.ResourceTopic, topic.Name)
 	}
 	described.Partitions = make([]kmsg.MetadataResponseTopicPartition, len(topic.Partitions))
 	// One array for the replica lists of all partitions: each partition has one
