@@ -102,19 +102,14 @@ func (p *Partition) recoverInPlace() error {
 		recoveryPoints: map[checkpoint.Key][]int64{key: {min(p.recoveryPoint.Load(), p.durable.Load())}},
 		logStarts:      map[checkpoint.Key][]int64{key: {p.logStart.Load()}},
 	}
-	if to := p.cleanedTo.Load(); to >= 0 {
-		st.cleanedTo = map[checkpoint.Key][]int64{key: {to}}
-	}
-	r := recovery{p: q, fs: s.fs, st: &st, key: key, durable: p.durable.Load(), relaxed: p.config.Load().FlushMessages > 1}
-	err := r.run()
-	if err == nil && q.topicID != p.topicID {
-		err = fmt.Errorf("%s belongs to topic id %s now, it was %s", p.path(), checkpoint.UUIDString(q.topicID), checkpoint.UUIDString(p.topicID))
-	}
-	if err != nil {
-		for _, g := range r.segments {
-			g.release()
-		}
+	t := st.recovery(q, key)
+	t.Durable, t.Relaxed = p.durable.Load(), p.config.Load().FlushMessages > 1
+	if err := q.recoverFrom(t, []int64{p.cleanedTo.Load()}); err != nil {
 		return err
+	}
+	if q.topicID != p.topicID {
+		q.close()
+		return fmt.Errorf("%s belongs to topic id %s now, it was %s", p.path(), checkpoint.UUIDString(q.topicID), checkpoint.UUIDString(p.topicID))
 	}
 	return p.takeOver(q)
 }
@@ -173,40 +168,6 @@ func (p *Partition) adopt(q *Partition) error {
 	}
 	if pending {
 		p.store.janitor.sealed(p)
-	}
-	return nil
-}
-
-// writeAgain makes the pages of what was not synced dirty once more, by writing the same bytes: the sync that follows is
-// then about them.
-func (r *recovery) writeAgain() error {
-	b := make([]byte, limits.RecoveryChunkBytes)
-	for _, g := range r.segments {
-		size := g.sizeBytes.Load()
-		if g.endOffset.Load() <= r.durable || size == 0 {
-			continue
-		}
-		at := int64(0)
-		if g.baseOffset < r.durable {
-			var err error
-			if at, err = g.positionBefore(r.durable); err != nil {
-				return err
-			}
-		}
-		f, err := g.open()
-		if err != nil {
-			return err
-		}
-		for at < size {
-			n := min(int64(len(b)), size-at)
-			if _, err := f.ReadAt(b[:n], at); err != nil {
-				return err
-			}
-			if _, err := f.WriteAt(b[:n], at); err != nil {
-				return err
-			}
-			at += n
-		}
 	}
 	return nil
 }

@@ -349,22 +349,18 @@ func (v *move) openAt(path string, key checkpoint.Key) (*Partition, error) {
 	q := p.store.newPartition(v.to, key, path)
 	q.config.Store(p.config.Load())
 	end := p.end.offset.Load()
-	r := recovery{p: q, fs: p.store.fs, key: key, durable: end, st: &dirState{
+	st := dirState{
 		recoveryPoints: map[checkpoint.Key][]int64{key: {end}},
 		logStarts:      map[checkpoint.Key][]int64{key: {p.logStart.Load()}},
-	}}
-	if to := p.cleanedTo.Load(); to >= 0 {
-		r.st.cleanedTo = map[checkpoint.Key][]int64{key: {to}}
 	}
-	err := r.run()
-	if err == nil && q.end.offset.Load() != end {
-		err = fmt.Errorf("the copy ends at offset %d, the log at %d", q.end.offset.Load(), end)
-	}
-	if err != nil {
-		for _, g := range r.segments {
-			g.release()
-		}
+	t := st.recovery(q, key)
+	t.Durable = end
+	if err := q.recoverFrom(t, []int64{p.cleanedTo.Load()}); err != nil {
 		return nil, err
+	}
+	if found := q.end.offset.Load(); found != end {
+		q.close()
+		return nil, fmt.Errorf("the copy ends at offset %d, the log at %d", found, end)
 	}
 	// The copy has the same bytes at the same places, and the snapshot does not hold all that is known.
 	p.mu.Lock()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -15,6 +14,7 @@ import (
 	"kaas/logstore/index"
 	"kaas/logstore/layout"
 	"kaas/logstore/logfile"
+	"kaas/logstore/recovery"
 )
 
 // segment is one .log file with its indexes.
@@ -71,7 +71,7 @@ type segment struct {
 
 type openFile struct{ vfs.File }
 
-const unknownTimestamp = int64(-2)
+const unknownTimestamp = recovery.UnknownTimestamp
 
 func newSegment(s *Store, dir string, baseOffset int64) *segment {
 	g := &segment{store: s, dir: dir, baseOffset: baseOffset, maxTimestampMs: unknownTimestamp, maxTimestampAt: -1, firstTimestampMs: unknownTimestamp}
@@ -205,7 +205,7 @@ func (g *segment) loadMem() (*index.Writable, error) {
 		return m, nil
 	}
 	m := new(index.Writable)
-	offsets, times, err := g.readIndexFiles()
+	offsets, times, err := index.ReadFiles(g.store.fs, g.path(layout.IndexSuffix), g.path(layout.TimeIndexSuffix), g.sizeBytes.Load())
 	if err != nil {
 		g.store.logger.Warn("index rebuilt", "file", g.path(layout.IndexSuffix), "reason", err)
 		if m, err = g.rebuildIndex(); err != nil {
@@ -217,23 +217,6 @@ func (g *segment) loadMem() (*index.Writable, error) {
 	m = index.Decode(offsets, times)
 	g.mem.Store(m)
 	return m, nil
-}
-
-// readIndexFiles reads and checks both files.
-func (g *segment) readIndexFiles() (offsets, times []byte, err error) {
-	if offsets, err = index.ReadFile(g.store.fs, g.path(layout.IndexSuffix), index.OffsetEntryBytes); err != nil {
-		return nil, nil, err
-	}
-	if times, err = index.ReadFile(g.store.fs, g.path(layout.TimeIndexSuffix), index.TimeEntryBytes); err != nil {
-		return nil, nil, err
-	}
-	if err = index.CheckOffsets(offsets, g.sizeBytes.Load()); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", filepath.Base(g.path(layout.IndexSuffix)), err)
-	}
-	if err = index.CheckTimes(times); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", filepath.Base(g.path(layout.TimeIndexSuffix)), err)
-	}
-	return offsets, times, nil
 }
 
 // rebuildIndex scans the segment up to sizeBytes. It may be slow; it happens once, when an index file is missing or wrong.

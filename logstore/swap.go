@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"kaas/internal/vfs"
 	"kaas/logstore/cleaner"
 	"kaas/logstore/index"
 	"kaas/logstore/layout"
-	"kaas/logstore/logfile"
+	"kaas/logstore/recovery"
 )
 
 // cleanGroup writes what is left of group as one segment and puts it into the group's place. Steps and what a crash between
@@ -38,7 +35,7 @@ func (p *Partition) cleanGroup(ctx context.Context, r *cleaner.Round, group []*s
 		}
 	}
 	// Nothing was swapped: the log is as it was, and what was written goes.
-	return errors.Join(err, f.Close(), g.removeWith(layout.CleanedSuffix))
+	return errors.Join(err, f.Close(), recovery.RemoveSegment(p.store.fs, p.path(), g.baseOffset, layout.CleanedSuffix))
 }
 
 // writeCleaned makes the new files durable under their temporary names.
@@ -75,28 +72,6 @@ func (g *segment) takeOver(o *cleaner.Output, last *segment) {
 	g.compacted = true
 }
 
-// removeWith removes the segment's files under a temporary suffix.
-func (g *segment) removeWith(suffix string) error {
-	var errs []error
-	for _, s := range layout.SegmentSuffixes {
-		if err := g.store.fs.Remove(g.path(s) + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// renameAll renames the segment's files from one suffix to another, the log last: it is what counts.
-func renameAll(fsys vfs.FS, dir string, baseOffset int64, from, to string) error {
-	for _, s := range layout.SegmentSuffixes {
-		name := layout.SegmentFile(dir, baseOffset, s)
-		if err := fsys.Rename(name+from, name+to); err != nil && (s == layout.LogSuffix || !errors.Is(err, fs.ErrNotExist)) {
-			return err
-		}
-	}
-	return nil
-}
-
 // swap puts g into the place of group. swapped false: nothing has happened. From the moment when <base>.log.swap may be
 // durable there is no way back: a failure takes the partition down, and its recovery finishes the swap.
 func (p *Partition) swap(group []*segment, g *segment) (swapped bool, err error) {
@@ -106,8 +81,8 @@ func (p *Partition) swap(group []*segment, g *segment) (swapped bool, err error)
 		return false, err
 	}
 	fsys := p.store.fs
-	if err := renameAll(fsys, p.path(), g.baseOffset, layout.CleanedSuffix, layout.SwapSuffix); err != nil {
-		if removeErr := g.removeWith(layout.SwapSuffix); removeErr != nil {
+	if err := recovery.RenameSegment(fsys, p.path(), g.baseOffset, layout.CleanedSuffix, layout.SwapSuffix); err != nil {
+		if removeErr := recovery.RemoveSegment(fsys, p.path(), g.baseOffset, layout.SwapSuffix); removeErr != nil {
 			return p.swapFailed(g, "taking the new files back", errors.Join(err, removeErr))
 		}
 		return false, err
@@ -135,7 +110,7 @@ func (p *Partition) swap(group []*segment, g *segment) (swapped bool, err error)
 			}
 		}
 	}
-	if err := renameAll(fsys, p.path(), g.baseOffset, layout.SwapSuffix, ""); err != nil {
+	if err := recovery.RenameSegment(fsys, p.path(), g.baseOffset, layout.SwapSuffix, ""); err != nil {
 		return p.swapFailed(nil, "giving the new files their names", err)
 	}
 	if err := fsys.SyncDir(p.path()); err != nil {
@@ -211,70 +186,4 @@ func (g *segment) indexBytes() int64 {
 		return max(int64(mem.Offsets.Len())*index.OffsetEntryBytes, int64(mem.Times.Len())*index.TimeEntryBytes)
 	}
 	return int64(max(len(files.Offsets.B), len(files.Times.B)))
-}
-
-// finishSwaps brings swaps to their end that a crash interrupted. Each step can be done again.
-func (r *recovery) finishSwaps() error {
-	entries, err := r.fs.List(r.p.path())
-	if err != nil {
-		return err
-	}
-	names := map[string]bool{}
-	var bases, logs []int64
-	for _, e := range entries {
-		names[e.Name] = true
-		base, suffix, ok := layout.ParseSegmentFile(e.Name)
-		switch {
-		case ok && suffix == layout.LogSuffix+layout.SwapSuffix:
-			bases = append(bases, base)
-		case ok && suffix == layout.LogSuffix:
-			logs = append(logs, base)
-		}
-	}
-	changed := false
-	for _, e := range entries {
-		base, suffix, ok := layout.ParseSegmentFile(e.Name)
-		if ok && strings.HasSuffix(suffix, layout.SwapSuffix) && !slices.Contains(bases, base) {
-			if err := r.fs.Remove(filepath.Join(r.p.path(), e.Name)); err != nil { // the log did not get so far
-				return err
-			}
-			changed = true
-		}
-	}
-	for _, base := range bases {
-		if err := r.finishSwap(base, logs, names); err != nil {
-			return err
-		}
-		changed = true
-	}
-	if changed {
-		return r.fs.SyncDir(r.p.path())
-	}
-	return nil
-}
-
-// finishSwap puts <base>.log.swap into the place of the segments that it covers. While <base>.log is there its side files
-// are the old ones, because they were moved aside before it; afterwards they are new.
-func (r *recovery) finishSwap(base int64, logs []int64, names map[string]bool) error {
-	swap := layout.SegmentFile(r.p.path(), base, layout.LogSuffix) + layout.SwapSuffix
-	end, err := logfile.EndOffset(r.fs, swap) // the cleaner keeps the last batch of all that it replaces
-	if err != nil && names[filepath.Base(layout.SegmentFile(r.p.path(), base, layout.LogSuffix))] {
-		r.p.store.logger.Warn("compacted segment unreadable, the old ones are kept", "file", swap, "error", err)
-		return newSegment(r.p.store, r.p.path(), base).removeWith(layout.SwapSuffix)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", swap, err)
-	}
-	replaced := 0
-	for _, old := range logs {
-		if old < base || old >= end {
-			continue
-		}
-		replaced++
-		if err := newSegment(r.p.store, r.p.path(), old).removeWith(""); err != nil {
-			return err
-		}
-	}
-	r.p.store.logger.Info("compaction finished that a stop interrupted", "file", swap, "replaced", replaced, "endOffset", end)
-	return renameAll(r.fs, r.p.path(), base, layout.SwapSuffix, "")
 }

@@ -3,6 +3,7 @@ package index
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"sync/atomic"
 
 	"kaas/codec/batch"
@@ -328,4 +329,21 @@ func Decode(offsets, times []byte) *Writable {
 		m.Times.Append(TimeEntry{TimestampMs: be64(times[at:]), RelativeOffset: be32(times[at+8:])})
 	}
 	return m
+}
+
+// ReadFiles reads and checks both index files of a segment of sizeBytes.
+func ReadFiles(fsys vfs.FS, offsetsName, timesName string, sizeBytes int64) (offsets, times []byte, err error) {
+	if offsets, err = ReadFile(fsys, offsetsName, OffsetEntryBytes); err != nil {
+		return nil, nil, err
+	}
+	if times, err = ReadFile(fsys, timesName, TimeEntryBytes); err != nil {
+		return nil, nil, err
+	}
+	if err = CheckOffsets(offsets, sizeBytes); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", filepath.Base(offsetsName), err)
+	}
+	if err = CheckTimes(times); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", filepath.Base(timesName), err)
+	}
+	return offsets, times, nil
 }

@@ -1,0 +1,357 @@
+package recovery
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"kaas/internal/vfs"
+	"kaas/logstore/checkpoint"
+	"kaas/logstore/index"
+	"kaas/logstore/layout"
+	"kaas/logstore/logfile"
+	"kaas/logstore/producer"
+)
+
+// Task is one recovery: where, and what is known from elsewhere.
+type Task struct {
+	FS                 vfs.FS
+	Logger             *slog.Logger
+	Dir                string // the partition's directory
+	NowMs              int64
+	IndexIntervalBytes int64
+
+	Point    int64     // recovery point: what lies below was synced, with its indexes and epochs; 0: nothing
+	LogStart int64     // of log-start-offset-checkpoint
+	Stop     *StopMark // nil: the last stop was not clean
+	// Durable is, of a recovery in place, the end of what was synced: what lies beyond is cut although the page cache may show
+	// it, or written again when Relaxed. -1: not known, because the process is a new one.
+	Durable int64
+	Relaxed bool
+
+	// ScannedBytes and CutBytes are counted also when Run fails.
+	ScannedBytes, CutBytes int64
+
+	log       Log
+	files     map[int64]map[string]bool // segment base → suffixes that are there
+	snapshots []int64                   // offsets, growing
+	scanned   bool                      // some bytes after the recovery point were looked at
+	cut       bool
+	epochLost bool
+	remove    []string // files that describe what is gone
+}
+
+// StopMark is what a clean stop wrote down of a partition (kaas-log-end-checkpoint).
+type StopMark struct {
+	EndOffset, ActiveBase, ActiveSize int64
+	ProducersKnown                    bool
+}
+
+// Log is what was found.
+type Log struct {
+	TopicID     [16]byte // zero: there was no partition.metadata
+	Segments    []*Segment
+	LogStart    int64
+	EndOffset   int64
+	Point       int64 // recovery point from now on
+	Producers   *producer.States
+	Epochs      checkpoint.Epochs
+	Seals       []Seal
+	DirUnsynced bool // a file was made and the directory is not synced
+	Clean       bool // the end was taken from a clean stop
+}
+
+// Segment is one .log file.
+type Segment struct {
+	BaseOffset, SizeBytes, EndOffset int64
+	CreatedMs                        int64
+	Sealed                           bool
+	HasTxnIndex                      bool
+	Aborted                          *[]index.AbortedTxn // nil: not looked at
+	Index                            *index.Writable     // nil: the files hold
+	SinceIndexBytes                  int64
+	MaxTimestampMs, MaxTimestampAt   int64 // UnknownTimestamp: in the time index
+
+	dir  string
+	file vfs.File        // nil until first use
+	read *index.Writable // what the files hold, once they were looked at
+}
+
+// UnknownTimestamp means that a largest timestamp was not looked up.
+const UnknownTimestamp = int64(-2)
+
+// Seal is a sealed segment whose index files have to be written, and the producer snapshot at its end.
+type Seal struct {
+	Segment        *Segment
+	Snapshot       []byte // nil: none to write
+	SnapshotOffset int64
+}
+
+// Run recovers the directory.
+func (t *Task) Run() (*Log, error) {
+	err := t.run()
+	for _, g := range t.log.Segments {
+		err = errors.Join(err, g.close())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &t.log, nil
+}
+
+func (t *Task) run() error {
+	id, _, err := checkpoint.ReadPartitionMetadata(t.FS, t.Dir)
+	if err != nil {
+		return err
+	}
+	t.log.TopicID = id
+	if err := t.finishSwaps(); err != nil {
+		return err
+	}
+	if err := t.list(); err != nil {
+		return err
+	}
+	if err := t.openSegments(t.LogStart); err != nil {
+		return err
+	}
+	t.loadEpochs()
+	if !t.trustEnd() {
+		if err := t.scan(); err != nil {
+			return err
+		}
+	}
+	start := max(t.LogStart, t.log.Segments[0].BaseOffset)
+	if start > t.log.EndOffset {
+		t.Logger.Warn("log start beyond the end, moved", "dir", t.Dir, "start", start, "end", t.log.EndOffset)
+		start = t.log.Segments[0].BaseOffset
+	}
+	t.log.LogStart = start
+	if err := t.replay(); err != nil {
+		return err
+	}
+	return t.settle()
+}
+
+// list sorts the directory's files.
+func (t *Task) list() error {
+	entries, err := t.FS.List(t.Dir)
+	if err != nil {
+		return err
+	}
+	t.files = map[int64]map[string]bool{}
+	for _, e := range entries {
+		path := filepath.Join(t.Dir, e.Name)
+		base, suffix, ok := layout.ParseSegmentFile(e.Name)
+		switch {
+		case ok && (strings.HasSuffix(suffix, layout.DeletedSuffix) || strings.HasSuffix(suffix, layout.CleanedSuffix)) || strings.HasSuffix(e.Name, layout.TemporarySuffix):
+			if err := t.FS.Remove(path); err != nil {
+				return err
+			}
+		case ok && suffix == layout.SnapshotSuffix:
+			t.snapshots = append(t.snapshots, base)
+		case ok && (suffix == layout.LogSuffix || suffix == layout.IndexSuffix || suffix == layout.TimeIndexSuffix || suffix == layout.TxnIndexSuffix):
+			if t.files[base] == nil {
+				t.files[base] = map[string]bool{}
+			}
+			t.files[base][suffix] = true
+		case e.Name == layout.MovedName || e.Name == checkpoint.MetadataName || e.Name == checkpoint.EpochsName:
+		default:
+			t.Logger.Warn("not a file of the log, left alone", "path", path)
+		}
+	}
+	slices.Sort(t.snapshots)
+	return nil
+}
+
+// openSegments makes the list, without reading the logs. Index files without a log are removed.
+func (t *Task) openSegments(start int64) error {
+	var bases []int64
+	for base, suffixes := range t.files {
+		if suffixes[layout.LogSuffix] {
+			bases = append(bases, base)
+			continue
+		}
+		for suffix := range suffixes {
+			if err := t.FS.Remove(layout.SegmentFile(t.Dir, base, suffix)); err != nil {
+				return err
+			}
+		}
+	}
+	slices.Sort(bases)
+	if len(bases) == 0 {
+		f, err := t.FS.OpenFile(layout.SegmentFile(t.Dir, start, layout.LogSuffix), vfs.Create)
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+		bases = append(bases, start)
+		t.log.DirUnsynced = true
+	}
+	for i, base := range bases {
+		g := &Segment{BaseOffset: base, EndOffset: base, dir: t.Dir, MaxTimestampMs: UnknownTimestamp, MaxTimestampAt: -1}
+		st, err := t.FS.Stat(g.path(layout.LogSuffix))
+		if err != nil {
+			return err
+		}
+		g.CreatedMs, g.SizeBytes = st.ModifiedMs, st.SizeBytes
+		g.HasTxnIndex = t.files[base][layout.TxnIndexSuffix]
+		if !g.HasTxnIndex {
+			g.Aborted = new([]index.AbortedTxn)
+		}
+		if i+1 < len(bases) {
+			g.EndOffset, g.Sealed = bases[i+1], true
+		}
+		t.log.Segments = append(t.log.Segments, g)
+	}
+	return nil
+}
+
+// Active is the newest segment.
+func (l *Log) Active() *Segment { return l.Segments[len(l.Segments)-1] }
+
+// hasIndexes says that both index files are there.
+func (t *Task) hasIndexes(g *Segment) bool {
+	return t.files[g.BaseOffset][layout.IndexSuffix] && t.files[g.BaseOffset][layout.TimeIndexSuffix]
+}
+
+// trustEnd takes the end from the clean stop, when everything that it wrote down still holds.
+func (t *Task) trustEnd() bool {
+	if t.Stop == nil {
+		return false
+	}
+	g := t.log.Active()
+	if t.Stop.ActiveBase != g.BaseOffset || t.Stop.ActiveSize != g.SizeBytes || t.Point != t.Stop.EndOffset {
+		t.Logger.Warn("the log changed after a clean stop, scanning it", "dir", t.Dir,
+			"base", g.BaseOffset, "size", g.SizeBytes, "expectedBase", t.Stop.ActiveBase, "expectedSize", t.Stop.ActiveSize)
+		t.Point = min(t.Point, g.BaseOffset)
+		return false
+	}
+	for _, g := range t.log.Segments {
+		if g.SizeBytes > 0 && !t.hasIndexes(g) {
+			if err := t.rebuild(g, "missing"); err != nil {
+				t.Logger.Warn("index not rebuilt, scanning the log", "dir", t.Dir, "error", err)
+				t.Point = 0
+				return false
+			}
+		}
+	}
+	t.log.Clean = true
+	t.log.EndOffset, g.EndOffset = t.Stop.EndOffset, t.Stop.EndOffset
+	return true
+}
+
+// settle syncs what the scan found.
+func (t *Task) settle() error {
+	l := &t.log
+	if t.Relaxed {
+		if err := t.writeAgain(); err != nil {
+			return err
+		}
+	}
+	l.Point = l.EndOffset
+	if l.Clean {
+		return nil
+	}
+	l.Point = min(t.Point, l.EndOffset) // until the index files and epochs of the scanned part are written
+	for _, g := range l.Segments {
+		if t.scanned && g.EndOffset > t.Point || t.cut {
+			f, err := g.open(t.FS)
+			if err != nil {
+				return err
+			}
+			if err := f.Datasync(); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range t.remove {
+		if err := t.FS.Remove(name); err != nil {
+			return err
+		}
+	}
+	if t.scanned || l.DirUnsynced || len(t.remove) > 0 {
+		if err := t.FS.SyncDir(t.Dir); err != nil {
+			return err
+		}
+		l.DirUnsynced = false
+	}
+	return nil
+}
+
+func (g *Segment) path(suffix string) string { return layout.SegmentFile(g.dir, g.BaseOffset, suffix) }
+
+func (g *Segment) open(fsys vfs.FS) (vfs.File, error) {
+	if g.file == nil {
+		f, err := fsys.OpenFile(g.path(layout.LogSuffix), 0)
+		if err != nil {
+			return nil, err
+		}
+		g.file = f
+	}
+	return g.file, nil
+}
+
+// close lets go of the file: an idle partition holds no descriptor.
+func (g *Segment) close() error {
+	f := g.file
+	if g.file = nil; f == nil {
+		return nil
+	}
+	return f.Close()
+}
+
+// rebuild makes the indexes of a segment from its batch headers, and has them written.
+func (t *Task) rebuild(g *Segment, reason any) error {
+	t.Logger.Warn("index rebuilt", "file", g.path(layout.IndexSuffix), "reason", reason)
+	f, err := g.open(t.FS)
+	if err != nil {
+		return err
+	}
+	if g.Index, err = logfile.BuildIndex(f, g.SizeBytes, g.BaseOffset); err != nil {
+		return fmt.Errorf("%s: %w", g.path(layout.LogSuffix), err)
+	}
+	if g.Sealed {
+		t.log.Seals = append(t.log.Seals, Seal{Segment: g})
+	}
+	return nil
+}
+
+// positionBefore is where to begin to look for the batch that holds offset.
+func (t *Task) positionBefore(g *Segment, offset int64) (int64, error) {
+	m := g.Index
+	if m == nil {
+		m = g.read
+	}
+	if m == nil {
+		offsets, times, err := index.ReadFiles(t.FS, g.path(layout.IndexSuffix), g.path(layout.TimeIndexSuffix), g.SizeBytes)
+		if err == nil {
+			m = index.Decode(offsets, times)
+			g.read = m
+		} else {
+			if err := t.rebuild(g, err); err != nil {
+				return 0, err
+			}
+			m = g.Index
+		}
+	}
+	return int64(index.FloorOffset(m.Offsets.View(), int32(min(offset-g.BaseOffset, 1<<31-1)))), nil
+}
+
+// loadEpochs reads leader-epoch-checkpoint; when it is lost the epochs are taken from the batches.
+func (t *Task) loadEpochs() {
+	err := t.log.Epochs.Load(t.FS, t.Dir)
+	if err == nil {
+		return
+	}
+	t.log.Epochs = checkpoint.Epochs{}
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Logger.Warn("leader epochs taken from the log", "dir", t.Dir, "reason", err)
+	}
+	t.epochLost = true
+}

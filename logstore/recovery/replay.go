@@ -1,0 +1,218 @@
+package recovery
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sort"
+
+	"kaas/codec/batch"
+	"kaas/internal/limits"
+	"kaas/internal/vfs"
+	"kaas/logstore/index"
+	"kaas/logstore/layout"
+	"kaas/logstore/logfile"
+	"kaas/logstore/producer"
+)
+
+// replay brings producer state, open transactions and the transaction indexes to the end of the log: from the newest
+// snapshot that holds, by the batch headers behind it. Lost epochs come back on the same way.
+func (t *Task) replay() error {
+	l := &t.log
+	if l.Clean && !t.Stop.ProducersKnown && !t.needEpochs() {
+		l.Producers = producer.New()
+		return nil
+	}
+	states, from := t.readSnapshot(l.EndOffset)
+	l.Producers = states
+	from = max(from, l.Segments[0].BaseOffset)
+	for i, g := range l.Segments {
+		if g.EndOffset <= from && i < len(l.Segments)-1 && !t.needEpochs() {
+			continue
+		}
+		if err := t.replaySegment(g, from); err != nil {
+			return fmt.Errorf("%s: %w", g.path(layout.LogSuffix), err)
+		}
+		if i+1 < len(l.Segments) && l.Segments[i+1].BaseOffset >= from {
+			t.snapshotAt(g, l.Segments[i+1].BaseOffset)
+		}
+	}
+	return t.locateTransactions()
+}
+
+// readSnapshot loads the newest snapshot at or below offset that holds; -1: there is none.
+func (t *Task) readSnapshot(offset int64) (*producer.States, int64) {
+	for _, at := range slices.Backward(t.snapshots) {
+		name := layout.SegmentFile(t.Dir, at, layout.SnapshotSuffix)
+		if at > offset {
+			// It tells of records that are gone, and must not come back when others have taken their offsets.
+			t.remove = append(t.remove, name)
+			continue
+		}
+		if at < t.log.Segments[0].BaseOffset {
+			// Between it and the log there were records, and markers, that nobody can read any more.
+			t.remove = append(t.remove, name)
+			continue
+		}
+		b, err := vfs.ReadFile(t.FS, name, limits.StoreFileBytes)
+		if err == nil {
+			var s *producer.States
+			if s, err = producer.Decode(b); err == nil {
+				s.SnapshotOffset = at
+				return s, at
+			}
+		}
+		t.Logger.Warn("producer snapshot ignored", "file", name, "reason", err)
+	}
+	return producer.New(), -1
+}
+
+// snapshotAt has the snapshot at the end of a sealed segment written when it is missing: the next recovery may have to
+// begin there, because retention may delete what lies before.
+func (t *Task) snapshotAt(g *Segment, offset int64) {
+	if _, there := slices.BinarySearch(t.snapshots, offset); there {
+		return
+	}
+	l := &t.log
+	l.Producers.SnapshotOffset = offset
+	for i := range l.Seals {
+		if l.Seals[i].Segment == g {
+			l.Seals[i].Snapshot, l.Seals[i].SnapshotOffset = l.Producers.Encode(), offset
+			return
+		}
+	}
+	l.Seals = append(l.Seals, Seal{g, l.Producers.Encode(), offset})
+}
+
+// needEpochs says that leader epochs have to be read from a log that has records.
+func (t *Task) needEpochs() bool {
+	return t.epochLost && t.log.EndOffset > t.log.Segments[0].BaseOffset
+}
+
+func (t *Task) replaySegment(g *Segment, from int64) error {
+	f, err := g.open(t.FS)
+	if err != nil {
+		return err
+	}
+	aborted, before := t.keptAborted(g, from)
+	at := g.SizeBytes // only the transaction index is looked at
+	if t.needEpochs() {
+		at = 0
+	} else if from < g.EndOffset {
+		if at, err = t.positionBefore(g, from); err != nil {
+			return err
+		}
+	}
+	sc := logfile.Scanner{File: f, At: at, Size: g.SizeBytes, HeadersOnly: true}
+	defer sc.Close()
+	for {
+		v, at, err := sc.Next()
+		if err != nil {
+			return fmt.Errorf("at %d: %w", at, err)
+		}
+		if v == nil {
+			break
+		}
+		if t.epochLost {
+			t.log.Epochs.Assign(v.PartitionLeaderEpoch(), v.BaseOffset())
+		}
+		if v.LastOffset() < from || !v.HasProducerID() {
+			continue
+		}
+		if aborted, err = t.replayBatch(g, f, v, at, aborted); err != nil {
+			return err
+		}
+	}
+	g.Aborted = &aborted
+	if slices.Equal(aborted, before) && (t.Durable < 0 || len(aborted) == 0) {
+		return nil // in place the file is written again: its last sync may have failed
+	}
+	return t.rewriteAborted(g, aborted)
+}
+
+// replayBatch applies one batch of a producer. v is only its header.
+func (t *Task) replayBatch(g *Segment, f vfs.File, v batch.View, at int64, aborted []index.AbortedTxn) ([]index.AbortedTxn, error) {
+	var m producer.Marker
+	if v.IsControl() {
+		b := make(batch.View, v.SizeBytes())
+		if _, err := f.ReadAt(b, at); err != nil {
+			return nil, err
+		}
+		var err error
+		if m, err = producer.ParseMarker(b); err != nil {
+			return nil, fmt.Errorf("at %d: %w", at, err)
+		}
+		if a, ok := t.log.Producers.AbortedBy(v, m); ok && !slices.Contains(aborted, a) {
+			aborted = append(aborted, a)
+		}
+	}
+	// The clock of the append is not in the log, and timestamps are the producer's: counting from now expires nobody early.
+	t.log.Producers.Apply(v, m, producer.Position{Offset: v.BaseOffset(), Base: g.BaseOffset, At: at}, t.NowMs)
+	return aborted, nil
+}
+
+// keptAborted is the part of the transaction index that the replay does not make anew; before is what the file has now.
+func (t *Task) keptAborted(g *Segment, from int64) (aborted, before []index.AbortedTxn) {
+	name := g.path(layout.TxnIndexSuffix)
+	b, err := vfs.ReadFile(t.FS, name, 1<<31)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		before, err = index.DecodeAborted(b, g.BaseOffset)
+	}
+	if err != nil {
+		t.Logger.Warn("transaction index rebuilt", "file", name, "reason", err)
+		return nil, []index.AbortedTxn{{ProducerID: -1}} // equal to nothing
+	}
+	for _, a := range before {
+		if a.LastOffset < from {
+			aborted = append(aborted, a)
+		}
+	}
+	return aborted, before
+}
+
+func (t *Task) rewriteAborted(g *Segment, aborted []index.AbortedTxn) error {
+	var b []byte
+	for _, a := range aborted {
+		b = append(b, index.EncodeAborted(a)...)
+	}
+	if err := vfs.WriteFileAtomic(t.FS, g.path(layout.TxnIndexSuffix), t.Dir, b); err != nil {
+		return err
+	}
+	g.HasTxnIndex = true
+	return nil
+}
+
+// locateTransactions finds out where the open transactions of a snapshot begin in the files; the last stable offset needs
+// the position.
+func (t *Task) locateTransactions() error {
+	all := t.log.Segments
+	return t.log.Producers.Locate(func(offset int64) (producer.Position, error) {
+		offset = max(offset, all[0].BaseOffset)
+		g := all[max(sort.Search(len(all), func(i int) bool { return all[i].BaseOffset > offset })-1, 0)]
+		none := producer.Position{Offset: offset, Base: g.BaseOffset, At: g.SizeBytes}
+		f, err := g.open(t.FS)
+		if err != nil {
+			return none, err
+		}
+		at, err := t.positionBefore(g, offset)
+		if err != nil {
+			return none, err
+		}
+		sc := logfile.Scanner{File: f, At: at, Size: g.SizeBytes, HeadersOnly: true}
+		defer sc.Close()
+		for {
+			v, at, err := sc.Next()
+			if err != nil {
+				return none, fmt.Errorf("%s at %d: %w", g.path(layout.LogSuffix), at, err)
+			}
+			if v == nil || v.LastOffset() >= offset {
+				none.At = at
+				return none, nil
+			}
+		}
+	})
+}

@@ -1,0 +1,202 @@
+package recovery
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"kaas/internal/limits"
+	"kaas/logstore/index"
+	"kaas/logstore/layout"
+	"kaas/logstore/logfile"
+)
+
+// scan finds the end of the log: it reads from the recovery point on, checks each batch, and cuts at the first one that
+// does not hold. Segments below the recovery point are trusted.
+func (t *Task) scan() error {
+	all := t.log.Segments
+	first := 0
+	for i, g := range all {
+		// Strictly below: a segment that ends at the recovery point was still active when the point was written, and its
+		// last index entries may be missing.
+		if g.BaseOffset < t.Point {
+			first = i
+		}
+	}
+	for _, g := range all[:first] {
+		if !t.hasIndexes(g) && g.SizeBytes > 0 {
+			if err := t.rebuild(g, "missing"); err != nil {
+				return err
+			}
+		}
+	}
+	next := all[first].BaseOffset
+	for i := first; i < len(t.log.Segments); i++ {
+		g := t.log.Segments[i]
+		end, reason, err := t.scanSegment(g, next)
+		if err != nil {
+			return err
+		}
+		next = end
+		if reason == nil && i+1 < len(all) && all[i+1].BaseOffset > max(end, t.Point) {
+			// Compaction leaves gaps only below the recovery point: writes to the older file are lost, those to the newer
+			// are not, and nobody was told that either is durable.
+			reason = fmt.Errorf("the segment ends at offset %d, the next one begins at %d", end, all[i+1].BaseOffset)
+		}
+		if reason == nil {
+			if g.Sealed {
+				t.log.Seals = append(t.log.Seals, Seal{Segment: g})
+			}
+			continue
+		}
+		if err := t.cutAfter(i, reason); err != nil {
+			return err
+		}
+	}
+	t.log.EndOffset = t.log.Active().EndOffset
+	t.log.Epochs.TruncateEnd(t.log.EndOffset)
+	return nil
+}
+
+// scanSegment walks one segment, builds its indexes and epochs, and sets its size and end. reason says why it ends before
+// its file does; nil: it does not.
+func (t *Task) scanSegment(g *Segment, next int64) (end int64, reason, err error) {
+	f, err := g.open(t.FS)
+	if err != nil {
+		return 0, nil, err
+	}
+	b := index.Builder{Base: g.BaseOffset, IntervalBytes: t.IndexIntervalBytes, MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
+	at := t.resume(g, &b)
+	// Below the recovery point headers are enough: those bytes were synced, and the point was written after that.
+	sc := logfile.Scanner{File: f, At: at, Size: g.SizeBytes, HeadersOnly: t.Point > g.BaseOffset}
+	defer sc.Close()
+	end = max(next, g.BaseOffset)
+	for {
+		v, at, err := sc.Next()
+		if v == nil || err != nil {
+			if err != nil && !errors.Is(err, logfile.ErrTorn) {
+				return 0, nil, err
+			}
+			reason = err
+			break
+		}
+		if sc.HeadersOnly && v.LastOffset() >= t.Point {
+			sc.Rewind(at)
+			continue
+		}
+		if !sc.HeadersOnly {
+			t.scanned = true
+			t.ScannedBytes += int64(len(v))
+			if err := v.Validate(); err != nil {
+				reason, sc.At = err, at
+				break
+			}
+		}
+		if v.BaseOffset() < end || v.LastOffset()-g.BaseOffset > 1<<31-1 || v.LastOffset() < v.BaseOffset() {
+			reason = fmt.Errorf("batch of offsets %d to %d after offset %d", v.BaseOffset(), v.LastOffset(), end)
+			sc.At = at
+			break
+		}
+		if t.Durable >= 0 && v.LastOffset() >= t.Durable && !t.Relaxed {
+			// The page cache may show what the disk has not: a failed sync leaves such pages behind. Nobody was told that
+			// these records are durable.
+			reason = fmt.Errorf("offsets from %d on were not synced", v.BaseOffset())
+			sc.At = at
+			break
+		}
+		b.Add(v, at)
+		if !t.epochLost {
+			t.log.Epochs.Assign(v.PartitionLeaderEpoch(), v.BaseOffset())
+		}
+		end = v.LastOffset() + 1
+	}
+	if g.Sealed {
+		b.Finish()
+	}
+	g.Index, g.MaxTimestampMs, g.MaxTimestampAt, g.SinceIndexBytes = b.Index, b.MaxTimestampMs, b.MaxTimestampAt, b.SinceBytes
+	g.EndOffset, g.SizeBytes = end, sc.At
+	return end, reason, nil
+}
+
+// resume takes over the index entries below the recovery point, when the files hold, and says where to go on.
+func (t *Task) resume(g *Segment, b *index.Builder) int64 {
+	if t.Point <= g.BaseOffset || !t.hasIndexes(g) {
+		return 0
+	}
+	offsets, times, err := index.ReadFiles(t.FS, g.path(layout.IndexSuffix), g.path(layout.TimeIndexSuffix), g.SizeBytes)
+	if err != nil {
+		t.Logger.Warn("index rebuilt", "file", g.path(layout.IndexSuffix), "reason", err)
+		return 0
+	}
+	return b.Resume(offsets, times, t.Point)
+}
+
+// cutAfter makes segment i end where its scan stopped and removes what comes after it.
+func (t *Task) cutAfter(i int, reason error) error {
+	g := t.log.Segments[i]
+	f, err := g.open(t.FS)
+	if err != nil {
+		return err
+	}
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	cut := size - g.SizeBytes
+	later := t.log.Segments[i+1:]
+	t.CutBytes += cut
+	t.Logger.Warn("log tail cut", "file", g.path(layout.LogSuffix), "bytes", cut, "position", g.SizeBytes,
+		"endOffset", g.EndOffset, "laterSegments", len(later), "reason", reason)
+	if err := f.Truncate(g.SizeBytes); err != nil {
+		return err
+	}
+	for _, g := range later {
+		t.CutBytes += g.SizeBytes
+		t.Logger.Warn("segment after the cut removed", "file", g.path(layout.LogSuffix), "bytes", g.SizeBytes)
+		if err := g.close(); err != nil {
+			return err
+		}
+		for _, suffix := range []string{layout.LogSuffix, layout.IndexSuffix, layout.TimeIndexSuffix, layout.TxnIndexSuffix} {
+			if err := t.FS.Remove(g.path(suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	t.log.Segments = t.log.Segments[:i+1]
+	g.Sealed = false
+	t.cut, t.scanned = true, true
+	return nil
+}
+
+// writeAgain makes the pages of what was not synced dirty once more, by writing the same bytes: the sync that follows is
+// then about them.
+func (t *Task) writeAgain() error {
+	b := make([]byte, limits.RecoveryChunkBytes)
+	for _, g := range t.log.Segments {
+		if g.EndOffset <= t.Durable || g.SizeBytes == 0 {
+			continue
+		}
+		at := int64(0)
+		if g.BaseOffset < t.Durable {
+			var err error
+			if at, err = t.positionBefore(g, t.Durable); err != nil {
+				return err
+			}
+		}
+		f, err := g.open(t.FS)
+		if err != nil {
+			return err
+		}
+		for at < g.SizeBytes {
+			n := min(int64(len(b)), g.SizeBytes-at)
+			if _, err := f.ReadAt(b[:n], at); err != nil {
+				return err
+			}
+			if _, err := f.WriteAt(b[:n], at); err != nil {
+				return err
+			}
+			at += n
+		}
+	}
+	return nil
+}
