@@ -16,6 +16,7 @@ import (
 	"kaas/codec"
 	"kaas/internal/bufpool"
 	"kaas/kube"
+	"kaas/kube/filestore"
 	"kaas/logstore"
 	"kaas/meta"
 	"kaas/meta/config"
@@ -96,7 +97,7 @@ func newHarness(t *testing.T, o harnessOptions) *harness {
 			return nil
 		}
 	} else {
-		files, err := kube.OpenFileStore(kube.FileStoreOptions{Dir: t.TempDir(), Logger: testLogger(t), NoNotify: true})
+		files, err := filestore.Open(filestore.Options{Dir: t.TempDir(), Logger: testLogger(t), NoNotify: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"kaas/auth/scram"
-	"kaas/kube"
+	"kaas/kube/filestore"
 	"kaas/meta"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
-func newStore(t testing.TB) *kube.FileStore {
+func newStore(t testing.TB) *filestore.Store {
 	t.Helper()
-	store, err := kube.OpenFileStore(kube.FileStoreOptions{Dir: t.TempDir(), Logger: quiet(), NoNotify: true})
+	store, err := filestore.Open(filestore.Options{Dir: t.TempDir(), Logger: quiet(), NoNotify: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
-// Package kube keeps resources and reconciles them: the ResourceStore over YAML
-// files (standalone), the store that refuses every write (dev mode), and the
-// reconcilers that both modes share, which work through the port
-// meta.ResourceStore only.
+// Package kube reconciles resources: it makes the status of topics, users and
+// broker configurations follow their spec, through the port meta.ResourceStore
+// only, so that standalone and cluster mode share it. The store of dev mode, which
+// refuses every write, lives here too; the store over files is kube/filestore.
 //
 // It is not the place where partitions are made: a reconciler decides what is
 // true (topic id, partition count, effective configuration) and writes that to
@@ -9,26 +9,8 @@
 // over client-go, which is not there yet, would be a room of its own below this
 // one, so that a standalone start never pays for it.
 //
-// # Files
+// # Goroutines and locks
 //
-// FileStore keeps one file per resource that the broker made, below its
-// directory; files of any *.yaml or *.yml name, at any depth and with several
-// documents, written by hand are resources too. Names that begin with a dot
-// are skipped (editors, .git). A user's text is kept: a write replaces the
-// top-level blocks that change (status; spec and metadata when an admin request
-// changes them), nothing else. What a hand edit may lose (uid, first seen,
-// status with the topic id) is also kept in <dir>/.kaas/journal.
-//
-// # Goroutines
-//
-// OpenFileStore starts one goroutine that looks for edits by hand (Close ends
-// it) and, per Watch, one that ends with the watch's context. StartReconciler
-// starts one (Close ends it).
-//
-// # Lock order
-//
-// FileStore.writeMu, held through file I/O by one writer or scan at a time,
-// comes before FileStore.queueMu and FileStore.mu. queueMu guards what waits to be
-// written (see filebatch.go); mu guards the maps and is held for memory
-// operations only. Readers take mu alone, so they never wait for a disk.
+// StartReconciler, StartUsers and StartBrokerConfig start one goroutine each
+// (Close ends it), which owns all of the reconciler's state; there are no locks.
 package kube

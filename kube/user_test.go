@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"kaas/kube/filestore"
 	"kaas/meta"
 )
 
@@ -18,7 +19,7 @@ import (
 // {"keys": "<password>/<n>"} here, n counts up.
 type userHarness struct {
 	t       *testing.T
-	store   *FileStore
+	store   *filestore.Store
 	dir     string
 	derived int // owned by the reconciler
 	events  <-chan meta.Event
@@ -28,7 +29,7 @@ type userHarness struct {
 func newUserHarness(t *testing.T) *userHarness {
 	t.Helper()
 	h := &userHarness{t: t, dir: t.TempDir(), user: map[string]*meta.KafkaUser{}}
-	store, err := OpenFileStore(FileStoreOptions{Dir: h.dir, Logger: slog.New(slog.DiscardHandler), Debounce: time.Millisecond, DeleteGrace: 10 * time.Millisecond})
+	store, err := filestore.Open(filestore.Options{Dir: h.dir, Logger: slog.New(slog.DiscardHandler), Debounce: time.Millisecond, DeleteGrace: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +175,7 @@ func TestPasswordFromASecret(t *testing.T) {
 	if err != nil || !strings.HasPrefix(string(text), "# mine\n") {
 		t.Error("the file lost its text", err)
 	}
-	journal, err := os.ReadFile(filepath.Join(h.dir, journalDir, journalFile))
+	journal, err := os.ReadFile(filepath.Join(h.dir, ".kaas", "journal"))
 	if err != nil || strings.Contains(string(journal), `"Secret"`) {
 		t.Error("the journal knows of the Secret", err)
 	}

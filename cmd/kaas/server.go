@@ -21,6 +21,7 @@ import (
 	"kaas/codec"
 	"kaas/internal/limits"
 	"kaas/kube"
+	"kaas/kube/filestore"
 	"kaas/logstore"
 	"kaas/meta"
 	"kaas/meta/config"
@@ -204,7 +205,7 @@ func (s *server) startResources(ctx context.Context) error {
 		s.resources = kube.DevStore{}
 		return nil
 	}
-	files, err := kube.OpenFileStore(kube.FileStoreOptions{Dir: filepath.Join(s.config.LogDirs[0], "resources"), Logger: s.logger})
+	files, err := filestore.Open(filestore.Options{Dir: filepath.Join(s.config.LogDirs[0], "resources"), Logger: s.logger})
 	if err != nil {
 		return err
 	}

@@ -1,22 +1,23 @@
-package kube
+package filestore
 
 import (
 	"fmt"
 	"log/slog"
 	"testing"
 
+	"kaas/kube"
 	"kaas/meta"
 )
 
 // What a start costs with 1,000 topics.
 func BenchmarkOpenThousandTopics(b *testing.B) {
 	dir := b.TempDir()
-	open := func() *FileStore {
-		s, err := OpenFileStore(FileStoreOptions{Dir: dir, Logger: slog.New(slog.DiscardHandler), NoNotify: true})
+	open := func() *Store {
+		s, err := Open(Options{Dir: dir, Logger: slog.New(slog.DiscardHandler), NoNotify: true})
 		if err != nil {
 			b.Fatal(err)
 		}
-		r, err := StartReconciler(b.Context(), ReconcilerOptions{Store: s, Logger: slog.New(slog.DiscardHandler)})
+		r, err := kube.StartReconciler(b.Context(), kube.ReconcilerOptions{Store: s, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -46,11 +47,11 @@ func BenchmarkOpenThousandTopics(b *testing.B) {
 
 // A topic from Create to Ready, on the file system of the temporary directory.
 func BenchmarkCreateAndReconcile(b *testing.B) {
-	s, err := OpenFileStore(FileStoreOptions{Dir: b.TempDir(), Logger: slog.New(slog.DiscardHandler), NoNotify: true})
+	s, err := Open(Options{Dir: b.TempDir(), Logger: slog.New(slog.DiscardHandler), NoNotify: true})
 	if err != nil {
 		b.Fatal(err)
 	}
-	r, err := StartReconciler(b.Context(), ReconcilerOptions{Store: s, Logger: slog.New(slog.DiscardHandler)})
+	r, err := kube.StartReconciler(b.Context(), kube.ReconcilerOptions{Store: s, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}

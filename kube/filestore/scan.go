@@ -1,4 +1,4 @@
-package kube
+package filestore
 
 import (
 	"crypto/sha256"
@@ -36,14 +36,14 @@ func isResourceFileName(name string) bool {
 // walk lists the resource files. Directories that vanish meanwhile are skipped;
 // a root that can't be listed is an error.
 // +checklocks:s.writeMu
-func (s *FileStore) walk() (map[string]vfs.Entry, error) {
+func (s *Store) walk() (map[string]vfs.Entry, error) {
 	found := make(map[string]vfs.Entry)
 	s.dirs = s.dirs[:0]
 	return found, s.walkDir(s.options.Dir, 0, found)
 }
 
 // +checklocks:s.writeMu
-func (s *FileStore) walkDir(dir string, depth int, found map[string]vfs.Entry) error {
+func (s *Store) walkDir(dir string, depth int, found map[string]vfs.Entry) error {
 	entries, err := s.fs.List(dir)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (s *FileStore) walkDir(dir string, depth int, found map[string]vfs.Entry) e
 // resources were lost while nobody watched; nothing is deleted for them. What a
 // crash left half-written is removed.
 // +checklocks:s.writeMu
-func (s *FileStore) firstScan(now time.Time) error {
+func (s *Store) firstScan(now time.Time) error {
 	found, err := s.walk()
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (s *FileStore) firstScan(now time.Time) error {
 
 // lastGood makes up what a file held before the start from what the journal knows.
 // +checklocks:s.writeMu
-func (s *FileStore) lastGood(path string) *resourceFile {
+func (s *Store) lastGood(path string) *resourceFile {
 	file := &resourceFile{unordered: true}
 	for _, key := range sortedKeys(s.journal.entries) {
 		entry := s.journal.entries[key]
@@ -148,10 +148,21 @@ func (s *FileStore) lastGood(path string) *resourceFile {
 	return file
 }
 
+// Rescan looks at all files, by their content and as if it were that moment, instead
+// of waiting for the notifier.
+func (s *Store) Rescan(now time.Time) {
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
+	for _, file := range s.files {
+		file.modifiedMs = 0 // the kernel's file times are too coarse to tell two edits apart
+	}
+	s.scan(now)
+}
+
 // scan looks at all files and returns how soon it wants to look again; 0 means
 // at the next notification or rescan.
 // +checklocks:s.writeMu
-func (s *FileStore) scan(now time.Time) time.Duration {
+func (s *Store) scan(now time.Time) time.Duration {
 	found, err := s.walk()
 	if err != nil {
 		s.hold(err)
@@ -202,7 +213,7 @@ func (s *FileStore) scan(now time.Time) time.Duration {
 // opened, and nothing may be concluded from what it lacks. When only the journal
 // is missing (somebody swept untracked files), it is written anew.
 // +checklocks:s.writeMu
-func (s *FileStore) allGone() bool {
+func (s *Store) allGone() bool {
 	if s.journal.present() {
 		return false
 	}
@@ -224,7 +235,7 @@ func (s *FileStore) allGone() bool {
 // clone): files that are missing there say nothing about what their owner wants,
 // and a topic is not deleted by accident.
 // +checklocks:s.writeMu
-func (s *FileStore) putBack() {
+func (s *Store) putBack() {
 	owners := s.assignOwners()
 	for _, key := range sortedKeys(s.places) {
 		if _, ok := owners[key]; ok {
@@ -248,7 +259,7 @@ func (s *FileStore) putBack() {
 }
 
 // +checklocks:s.writeMu
-func (s *FileStore) hold(err error) {
+func (s *Store) hold(err error) {
 	if !s.holding {
 		s.logger.Error("the resources directory can't be read; resources stay as they are until it is back", "dir", s.options.Dir, "error", err)
 	}
@@ -256,7 +267,7 @@ func (s *FileStore) hold(err error) {
 }
 
 // +checklocks:s.writeMu
-func (s *FileStore) anyMissing() bool {
+func (s *Store) anyMissing() bool {
 	for _, place := range s.places {
 		if !place.missingSince.IsZero() {
 			return true
@@ -267,7 +278,7 @@ func (s *FileStore) anyMissing() bool {
 
 // readChanged reads a file and says whether its content is new.
 // +checklocks:s.writeMu
-func (s *FileStore) readChanged(path string, stat vfs.Entry) bool {
+func (s *Store) readChanged(path string, stat vfs.Entry) bool {
 	old := s.files[path]
 	next := &resourceFile{sizeBytes: stat.SizeBytes, modifiedMs: stat.ModifiedMs, irregular: stat.Irregular}
 	var content []byte
@@ -343,7 +354,7 @@ func parseFile(text string) ([]parsedDocument, error) {
 
 // refresh takes in one file before it is written to.
 // +checklocks:s.writeMu
-func (s *FileStore) refresh(path string) error {
+func (s *Store) refresh(path string) error {
 	stat, err := s.fs.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		delete(s.files, path)
@@ -363,7 +374,7 @@ func (s *FileStore) refresh(path string) error {
 // settle gives each resource its file and publishes what changed. It returns how
 // long until the next missing resource may be deleted, 0 when none is missing.
 // +checklocks:s.writeMu
-func (s *FileStore) settle(now time.Time) time.Duration {
+func (s *Store) settle(now time.Time) time.Duration {
 	s.acceptMoves()
 	owners := s.assignOwners()
 	for _, key := range sortedKeys(owners) {
@@ -410,7 +421,7 @@ func (s *FileStore) settle(now time.Time) time.Duration {
 // assignOwners decides which file each resource comes from: the one it came from
 // so far while that holds it, else the first by name. Others are reported once.
 // +checklocks:s.writeMu
-func (s *FileStore) assignOwners() map[resourceKey]string {
+func (s *Store) assignOwners() map[resourceKey]string {
 	owners := make(map[resourceKey]string)
 	for _, path := range sortedPaths(s.files) {
 		for _, document := range s.files[path].documents {
@@ -439,7 +450,7 @@ func (s *FileStore) assignOwners() map[resourceKey]string {
 
 // apply publishes a resource as its file has it, if that is a change.
 // +checklocks:s.writeMu
-func (s *FileStore) apply(key resourceKey, path string, parsed meta.Object) {
+func (s *Store) apply(key resourceKey, path string, parsed meta.Object) {
 	file := s.files[path]
 	current := s.current(key)
 	next := parsed.Clone()
@@ -467,7 +478,7 @@ func (s *FileStore) apply(key resourceKey, path string, parsed meta.Object) {
 // adopt completes an object that the store sees for the first time, or again
 // after a restart, from the journal.
 // +checklocks:s.writeMu
-func (s *FileStore) adopt(object meta.Object) {
+func (s *Store) adopt(object meta.Object) {
 	metadata := object.Meta()
 	metadata.Generation = max(1, observedGeneration(object))
 	if metadata.UID == "" {
@@ -507,7 +518,7 @@ func (s *FileStore) adopt(object meta.Object) {
 
 // inherit completes an object from its predecessor.
 // +checklocks:s.writeMu
-func (s *FileStore) inherit(object, current meta.Object) {
+func (s *Store) inherit(object, current meta.Object) {
 	metadata, before := object.Meta(), current.Meta()
 	metadata.UID, metadata.Generation, metadata.ResourceVersion = before.UID, before.Generation, before.ResourceVersion
 	metadata.CreationTimestamp = before.CreationTimestamp
@@ -545,7 +556,7 @@ func observedGeneration(object meta.Object) int64 {
 // it without changing anything else. (After a change of spec the reconciler
 // writes a new one anyway.)
 // +checklocks:s.writeMu
-func (s *FileStore) restoreStatus(key resourceKey, parsed, current meta.Object) {
+func (s *Store) restoreStatus(key resourceKey, parsed, current meta.Object) {
 	_, inFile, err := encodeSpecStatus(parsed)
 	_, want, wantErr := encodeSpecStatus(current)
 	if err = errors.Join(err, wantErr); err == nil && string(inFile) != string(want) && want != nil {
@@ -569,7 +580,7 @@ const (
 
 // noteFile keeps the store's own conditions of a resource.
 // +checklocks:s.writeMu
-func (s *FileStore) noteFile(current meta.Object, file *resourceFile) {
+func (s *Store) noteFile(current meta.Object, file *resourceFile) {
 	if current.ResourceKind() == meta.KindSecret {
 		return // it has no status
 	}

@@ -1,4 +1,4 @@
-package kube
+package filestore
 
 import (
 	"context"
@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"kaas/kube"
 	"kaas/meta"
 )
 
 // settled looks twice, with the deletion's grace between.
-func settled(s *FileStore) {
+func settled(s *Store) {
 	look(s, time.Minute)
 	look(s, time.Hour)
 }
@@ -233,7 +234,7 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	var log strings.Builder
-	s, err := OpenFileStore(FileStoreOptions{Dir: dir, Logger: logTo(&log), NoNotify: true, RescanInterval: time.Hour, Debounce: time.Nanosecond})
+	s, err := Open(Options{Dir: dir, Logger: logTo(&log), NoNotify: true, RescanInterval: time.Hour, Debounce: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +345,7 @@ func TestDeletedIDStaysDeletedOverStarts(t *testing.T) {
 		if !third.TopicDeleted(before) {
 			t.Fatal("the deletion is forgotten")
 		}
-		startReconciler(t, third, func(o *ReconcilerOptions) {
+		startReconciler(t, third, func(o *kube.ReconcilerOptions) {
 			o.ExistingTopicID = func(string) (meta.UUID, bool) { return before, true }
 		})
 		topic := awaitReason(t, third, "a", "Reconciled")
@@ -372,7 +373,7 @@ func TestBrokenFileUnknownToTheJournal(t *testing.T) {
 		t.Fatal(s.Unreadable())
 	}
 	id := meta.NewUUID()
-	startReconciler(t, s, func(o *ReconcilerOptions) {
+	startReconciler(t, s, func(o *kube.ReconcilerOptions) {
 		o.ExistingTopicID = func(name string) (meta.UUID, bool) { return id, name == "a" }
 	})
 	write(t, path, manifestOf("a", "  partitions: 1\n"))

@@ -1,4 +1,4 @@
-package kube
+package filestore
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package kube
+package filestore
 
 import (
 	"bytes"
@@ -74,7 +74,7 @@ func (e *journalEntry) key() resourceKey { return resourceKey{e.Kind, e.Name} }
 // are durable, so what a power cut takes from the journal is read from them at
 // the next start. A torn last line is cut.
 //
-// Owner: FileStore.writeMu.
+// Owner: Store.writeMu.
 type journal struct {
 	fs      vfs.FS
 	dir     string // of the resources

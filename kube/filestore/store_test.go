@@ -1,4 +1,4 @@
-package kube
+package filestore
 
 import (
 	"context"
@@ -26,9 +26,9 @@ func (w testWriter) Write(line []byte) (int, error) {
 }
 
 // openStore opens a store that looks at its files only when look is called.
-func openStore(t *testing.T, dir string) *FileStore {
+func openStore(t *testing.T, dir string) *Store {
 	t.Helper()
-	s, err := OpenFileStore(FileStoreOptions{Dir: dir, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour, Debounce: time.Nanosecond})
+	s, err := Open(Options{Dir: dir, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour, Debounce: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,16 +41,7 @@ func openStore(t *testing.T, dir string) *FileStore {
 }
 
 // look scans as the notifier would, at a moment after the given time has passed.
-func look(s *FileStore, later time.Duration) {
-	s.writeMu.Lock()
-	defer s.writeMu.Unlock()
-	for _, file := range s.files {
-		// The kernel's file times are coarse; a test writes twice within one of
-		// their steps and then pretends that a minute has passed.
-		file.modifiedMs = 0
-	}
-	s.scan(time.Now().Add(later))
-}
+func look(s *Store, later time.Duration) { s.Rescan(time.Now().Add(later)) }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
@@ -113,7 +104,7 @@ func TestHandWrittenFileKeepsItsText(t *testing.T) {
 		t.Fatalf("%+v", topic)
 	}
 	topic.Status.TopicID, topic.Status.TopicName, topic.Status.PartitionCount = meta.NewUUID(), "orders", 3
-	topic.Status.Conditions = ready("True", "Reconciled", "")
+	topic.Status.Conditions = []meta.Condition{{Type: meta.ConditionReady, Status: "True", Reason: "Reconciled"}}
 	stored, err := s.UpdateStatus(t.Context(), topic)
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +154,7 @@ func TestPartsWithoutEffectAreLogged(t *testing.T) {
 	write(t, filepath.Join(dir, "other.yaml"), "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: other\n")
 	write(t, filepath.Join(dir, "good.yaml"), manifestOf("good", "  partitions: 1\n  replicas: 3\n  topicName: Good\n  config: {retentionMs: 1}\n"))
 	var log strings.Builder
-	s, err := OpenFileStore(FileStoreOptions{Dir: dir, Logger: logTo(&log), NoNotify: true, RescanInterval: time.Hour, Debounce: time.Nanosecond})
+	s, err := Open(Options{Dir: dir, Logger: logTo(&log), NoNotify: true, RescanInterval: time.Hour, Debounce: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}

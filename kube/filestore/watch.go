@@ -1,4 +1,4 @@
-package kube
+package filestore
 
 import (
 	"context"
@@ -13,7 +13,7 @@ func formatRevision(revision uint64) string { return strconv.FormatUint(revision
 
 // record appends a change to the history and wakes the watchers.
 // +checklocks:s.mu
-func (s *FileStore) record(event meta.Event) {
+func (s *Store) record(event meta.Event) {
 	if len(s.history) == 0 {
 		s.first = s.revision
 	}
@@ -31,7 +31,7 @@ func (s *FileStore) record(event meta.Event) {
 }
 
 // Watch implements meta.ResourceStore.
-func (s *FileStore) Watch(ctx context.Context, kind meta.Kind, revision string) (<-chan meta.Event, error) {
+func (s *Store) Watch(ctx context.Context, kind meta.Kind, revision string) (<-chan meta.Event, error) {
 	var initial []meta.Object
 	var after uint64
 	if revision == "" {
@@ -71,7 +71,7 @@ func sendInitial(ctx context.Context, events chan<- meta.Event, objects []meta.O
 
 // follow sends the changes after a revision until the context ends, or until
 // they have left the history because the receiver is too slow.
-func (s *FileStore) follow(ctx context.Context, events chan<- meta.Event, kind meta.Kind, after uint64) {
+func (s *Store) follow(ctx context.Context, events chan<- meta.Event, kind meta.Kind, after uint64) {
 	var batch []meta.Event
 	for {
 		var changed <-chan struct{}
@@ -104,7 +104,7 @@ func (s *FileStore) follow(ctx context.Context, events chan<- meta.Event, kind m
 // changesAfter fills batch with the changes after a revision. Without any it
 // returns a channel that the next one closes; behind > 0: that many changes have
 // left the history.
-func (s *FileStore) changesAfter(after uint64, batch []meta.Event) (_ []meta.Event, changed <-chan struct{}, behind uint64) {
+func (s *Store) changesAfter(after uint64, batch []meta.Event) (_ []meta.Event, changed <-chan struct{}, behind uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if after+1 < s.first {

@@ -1,4 +1,4 @@
-package kube
+package filestore
 
 import (
 	"context"
@@ -71,7 +71,7 @@ func failedWrite(key resourceKey, err error) *fileWrite {
 // prepare decides what a write changes in which file; nil: nothing does, and object
 // or err is the result.
 // +checklocks:s.writeMu
-func (s *FileStore) prepare(w *fileWrite) (change *fileChange, object meta.Object, err error) {
+func (s *Store) prepare(w *fileWrite) (change *fileChange, object meta.Object, err error) {
 	switch w.op {
 	case writeCreation:
 		return s.prepareCreation(w)
@@ -87,7 +87,7 @@ func (s *FileStore) prepare(w *fileWrite) (change *fileChange, object meta.Objec
 
 // announce publishes a change that is durable.
 // +checklocks:s.writeMu
-func (s *FileStore) announce(change *fileChange) meta.Object {
+func (s *Store) announce(change *fileChange) meta.Object {
 	switch change.event {
 	case meta.Deleted:
 		if change.released != "" {
@@ -102,7 +102,7 @@ func (s *FileStore) announce(change *fileChange) meta.Object {
 }
 
 // one does a single write, with those of others that wait.
-func (s *FileStore) one(ctx context.Context, write *fileWrite) (meta.Object, error) {
+func (s *Store) one(ctx context.Context, write *fileWrite) (meta.Object, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -111,16 +111,16 @@ func (s *FileStore) one(ctx context.Context, write *fileWrite) (meta.Object, err
 }
 
 // CreateAll implements meta.BatchWriter.
-func (s *FileStore) CreateAll(ctx context.Context, objects []meta.Object) []meta.WriteResult {
+func (s *Store) CreateAll(ctx context.Context, objects []meta.Object) []meta.WriteResult {
 	return s.all(ctx, objects, s.creation)
 }
 
 // UpdateStatusAll implements meta.BatchWriter.
-func (s *FileStore) UpdateStatusAll(ctx context.Context, objects []meta.Object) []meta.WriteResult {
+func (s *Store) UpdateStatusAll(ctx context.Context, objects []meta.Object) []meta.WriteResult {
 	return s.all(ctx, objects, s.statusUpdate)
 }
 
-func (s *FileStore) all(ctx context.Context, objects []meta.Object, writeOf func(meta.Object) *fileWrite) []meta.WriteResult {
+func (s *Store) all(ctx context.Context, objects []meta.Object, writeOf func(meta.Object) *fileWrite) []meta.WriteResult {
 	writes := make([]*fileWrite, len(objects))
 	for i, object := range objects {
 		if err := ctx.Err(); err != nil {
@@ -138,7 +138,7 @@ func (s *FileStore) all(ctx context.Context, objects []meta.Object, writeOf func
 }
 
 // DeleteAll implements meta.BatchWriter.
-func (s *FileStore) DeleteAll(ctx context.Context, deletions []meta.Deletion) []error {
+func (s *Store) DeleteAll(ctx context.Context, deletions []meta.Deletion) []error {
 	writes := make([]*fileWrite, len(deletions))
 	for i, d := range deletions {
 		writes[i] = s.deletion(resourceKey{d.Kind, d.Name}, d.UID)
@@ -156,7 +156,7 @@ func (s *FileStore) DeleteAll(ctx context.Context, deletions []meta.Deletion) []
 
 // submit returns when all the writes are done. Their results may be read then: what
 // set them happened before writeMu was given up.
-func (s *FileStore) submit(writes ...*fileWrite) {
+func (s *Store) submit(writes ...*fileWrite) {
 	if len(writes) == 0 {
 		return
 	}
@@ -181,7 +181,7 @@ func (s *FileStore) submit(writes ...*fileWrite) {
 // commit does the writes in order. One that touches what an earlier one of the
 // batch changes sees that done.
 // +checklocks:s.writeMu
-func (s *FileStore) commit(writes []*fileWrite) {
+func (s *Store) commit(writes []*fileWrite) {
 	var pending []*fileWrite
 	var changes []*fileChange
 	keys := make(map[resourceKey]bool, len(writes))
@@ -208,7 +208,7 @@ func (s *FileStore) commit(writes []*fileWrite) {
 
 // finish makes prepared writes durable and tells of them.
 // +checklocks:s.writeMu
-func (s *FileStore) finish(pending []*fileWrite, changes []*fileChange) {
+func (s *Store) finish(pending []*fileWrite, changes []*fileChange) {
 	s.writeFiles(changes)
 	for i, write := range pending {
 		if err := changes[i].err; err != nil {
@@ -223,7 +223,7 @@ func (s *FileStore) finish(pending []*fileWrite, changes []*fileChange) {
 // writeFiles makes all the changes durable, each for itself, and remembers the
 // files as seen, so that the next scan finds nothing new in them. The paths differ.
 // +checklocks:s.writeMu
-func (s *FileStore) writeFiles(changes []*fileChange) {
+func (s *Store) writeFiles(changes []*fileChange) {
 	s.stage(changes)
 	dirs := make(map[string][]*fileChange)
 	for _, change := range changes {
@@ -253,7 +253,7 @@ func (s *FileStore) writeFiles(changes []*fileChange) {
 // stage writes and syncs the new files beside the old ones, several at a time: each
 // waits for the disk, and a file system shares what it does for them.
 // +checklocks:s.writeMu
-func (s *FileStore) stage(changes []*fileChange) {
+func (s *Store) stage(changes []*fileChange) {
 	stage := func(change *fileChange) {
 		if change.documents, change.err = parseFile(change.text); change.err != nil {
 			change.err = fmt.Errorf("what is to be written to %s can't be read back: %w", change.path, change.err)
@@ -284,7 +284,7 @@ func (s *FileStore) stage(changes []*fileChange) {
 
 // replace puts the staged file in the place of the old one, or removes that.
 // +checklocks:s.writeMu
-func (s *FileStore) replace(change *fileChange) error {
+func (s *Store) replace(change *fileChange) error {
 	if change.remove {
 		if err := ignoreMissing(s.fs.Remove(change.path)); err != nil {
 			return err

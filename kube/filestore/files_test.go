@@ -1,4 +1,4 @@
-package kube
+package filestore
 
 import (
 	"context"
@@ -292,7 +292,7 @@ func TestEditsByHand(t *testing.T) {
 	}
 }
 
-func (s *FileStore) revisionText() string {
+func (s *Store) revisionText() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return formatRevision(s.revision)
@@ -411,7 +411,7 @@ func TestEditInTheMiddleOfAWrite(t *testing.T) {
 		}
 		return nil
 	}}
-	s, err := OpenFileStore(FileStoreOptions{Dir: dir, FS: fsys, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour, Debounce: time.Nanosecond})
+	s, err := Open(Options{Dir: dir, FS: fsys, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour, Debounce: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -542,7 +542,7 @@ func TestVanishedDirectoryDeletesNothing(t *testing.T) {
 func TestNotificationsAreSeen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s, err := OpenFileStore(FileStoreOptions{Dir: dir, Logger: testLogger(t), RescanInterval: time.Hour, Debounce: 5 * time.Millisecond, DeleteGrace: 10 * time.Millisecond})
+	s, err := Open(Options{Dir: dir, Logger: testLogger(t), RescanInterval: time.Hour, Debounce: 5 * time.Millisecond, DeleteGrace: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

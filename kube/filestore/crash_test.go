@@ -1,4 +1,4 @@
-package kube
+package filestore
 
 import (
 	"context"
@@ -145,7 +145,7 @@ type acknowledgement struct{ before, after string }
 func liveUntilKilled(t *testing.T, dir string, id meta.UUID, steps int) (acknowledgement, bool) {
 	t.Helper()
 	killable := &stopFS{FS: vfs.OS, left: steps}
-	s, err := OpenFileStore(FileStoreOptions{Dir: dir, FS: killable, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour})
+	s, err := Open(Options{Dir: dir, FS: killable, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour})
 	fresh := "orders partitions=3 id= config=map[cleanup.policy:delete retention.ms:600000];"
 	if err != nil {
 		return acknowledgement{fresh, fresh}, false
@@ -168,7 +168,7 @@ type storeWrite struct {
 	after string
 }
 
-func scenario(ctx context.Context, s *FileStore, id meta.UUID) []storeWrite {
+func scenario(ctx context.Context, s *Store, id meta.UUID) []storeWrite {
 	setStatus := func() error {
 		object, err := s.Get(ctx, meta.KindTopic, "orders")
 		if err != nil {
@@ -281,7 +281,7 @@ func TestPowerFailsAtEveryStep(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := OpenFileStore(FileStoreOptions{Dir: dir, FS: left, Logger: slog.New(slog.DiscardHandler), NoNotify: true})
+			s, err := Open(Options{Dir: dir, FS: left, Logger: slog.New(slog.DiscardHandler), NoNotify: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -302,7 +302,7 @@ func TestPowerFailsAtEveryStep(t *testing.T) {
 		}
 		return nil
 	}
-	s, err := OpenFileStore(FileStoreOptions{Dir: dir, FS: &vfs.Faulty{FS: disk, Before: check}, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour})
+	s, err := Open(Options{Dir: dir, FS: &vfs.Faulty{FS: disk, Before: check}, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package kube
+package filestore
 
 import (
 	"maps"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"kaas/kube"
 	"kaas/meta"
 	"kaas/meta/config"
 )
@@ -44,7 +45,7 @@ func TestStrimziManifests(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "topic.yaml"), strings.Replace(strimzi, "kafka.strimzi.io/v1beta2", meta.APIVersion, 1))
 	s := openStore(t, dir)
-	startReconciler(t, s, func(o *ReconcilerOptions) {
+	startReconciler(t, s, func(o *kube.ReconcilerOptions) {
 		o.ValidateConfig = func(overrides map[string]string) error {
 			_, err := config.ParseTopic(nil, overrides)
 			return err

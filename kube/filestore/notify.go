@@ -1,4 +1,4 @@
-package kube
+package filestore
 
 import (
 	"crypto/sha256"
@@ -17,14 +17,14 @@ import (
 // notification, and every RescanInterval for volumes that send none. Its fields
 // belong to that goroutine; stop may be called once, from any.
 type notifier struct {
-	store   *FileStore
+	store   *Store
 	watcher *fsnotify.Watcher // nil: rescans only
 	watched map[string]bool
 	quit    chan struct{}
 	done    chan struct{}
 }
 
-func (s *FileStore) startNotifier() {
+func (s *Store) startNotifier() {
 	n := &notifier{store: s, watched: make(map[string]bool), quit: make(chan struct{}), done: make(chan struct{})}
 	s.notifier = n
 	if !s.options.NoNotify {

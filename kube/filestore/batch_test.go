@@ -1,4 +1,4 @@
-package kube
+package filestore
 
 import (
 	"errors"
@@ -27,7 +27,7 @@ func TestBatchSharesSyncs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	disk := &stopFS{FS: vfs.OS, left: 1 << 30}
-	s, err := OpenFileStore(FileStoreOptions{Dir: dir, FS: disk, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour})
+	s, err := Open(Options{Dir: dir, FS: disk, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestBatchKilledAtEveryStep(t *testing.T) {
 		}
 		dir := t.TempDir()
 		disk := &stopFS{FS: vfs.OS, left: 1 << 30}
-		s, err := OpenFileStore(FileStoreOptions{Dir: dir, FS: disk, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour})
+		s, err := Open(Options{Dir: dir, FS: disk, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

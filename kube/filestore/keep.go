@@ -1,4 +1,4 @@
-package kube
+package filestore
 
 import (
 	"bytes"
@@ -114,7 +114,7 @@ func joinKeys(keys []resourceKey) string {
 // It begins with all of them accepted and takes back, until nothing changes, those
 // that would lose a resource: so two files may exchange theirs.
 // +checklocks:s.writeMu
-func (s *FileStore) acceptMoves() {
+func (s *Store) acceptMoves() {
 	accepted := make(map[string]bool)
 	for path, file := range s.files {
 		if file.candidate != nil {
@@ -159,7 +159,7 @@ func (s *FileStore) acceptMoves() {
 // lostBy says whether the resource's file is in order but for the lack of the
 // resource.
 // +checklocks:s.writeMu
-func (s *FileStore) lostBy(key resourceKey) bool {
+func (s *Store) lostBy(key resourceKey) bool {
 	place := s.places[key]
 	if place == nil || s.files[place.path] == nil {
 		return false
@@ -171,7 +171,7 @@ func (s *FileStore) lostBy(key resourceKey) bool {
 // release makes a file forget a resource that it lacks and that was deleted by
 // other means.
 // +checklocks:s.writeMu
-func (s *FileStore) release(path string, key resourceKey) {
+func (s *Store) release(path string, key resourceKey) {
 	file := s.files[path]
 	file.documents = slices.DeleteFunc(slices.Clone(file.documents), func(d parsedDocument) bool { return d.object != nil && d.key == key })
 	s.unsettled = true
@@ -188,7 +188,7 @@ func isInternal(key resourceKey, object meta.Object) bool {
 // holds is not its user's but that of all groups and producers, so it takes an
 // explicit request (DeleteTopics) to delete it, not a sweep of a directory.
 // +checklocks:s.writeMu
-func (s *FileStore) putBackInternal(key resourceKey, object meta.Object) {
+func (s *Store) putBackInternal(key resourceKey, object meta.Object) {
 	path, err := s.newPath(key)
 	var text string
 	if err == nil {
@@ -212,7 +212,7 @@ func (s *FileStore) putBackInternal(key resourceKey, object meta.Object) {
 // ran, from what the journal knows. Not in a directory without any resource: that
 // may be the wrong one.
 // +checklocks:s.writeMu
-func (s *FileStore) putBackLostInternals(now time.Time) {
+func (s *Store) putBackLostInternals(now time.Time) {
 	if len(s.places) == 0 {
 		return
 	}
@@ -229,7 +229,7 @@ func (s *FileStore) putBackLostInternals(now time.Time) {
 }
 
 // Unreadable implements meta.TopicHistory.
-func (s *FileStore) Unreadable() int {
+func (s *Store) Unreadable() int {
 	s.writeMu.Lock()
 	defer s.writeMu.Unlock()
 	count := 0
@@ -242,7 +242,7 @@ func (s *FileStore) Unreadable() int {
 }
 
 // TopicDeleted implements meta.TopicHistory.
-func (s *FileStore) TopicDeleted(id meta.UUID) bool {
+func (s *Store) TopicDeleted(id meta.UUID) bool {
 	s.writeMu.Lock()
 	defer s.writeMu.Unlock()
 	_, lives := s.ids[id]

@@ -1,4 +1,4 @@
-package kube
+package filestore
 
 import (
 	"context"
@@ -23,9 +23,9 @@ import (
 	"kaas/meta"
 )
 
-// FileStore is the ResourceStore over YAML files.
-type FileStore struct {
-	options FileStoreOptions
+// Store is the ResourceStore over YAML files.
+type Store struct {
+	options Options
 	fs      vfs.FS
 	logger  *slog.Logger
 
@@ -88,8 +88,8 @@ type FileStore struct {
 }
 
 var (
-	_ meta.ResourceStore = (*FileStore)(nil)
-	_ meta.TopicHistory  = (*FileStore)(nil)
+	_ meta.ResourceStore = (*Store)(nil)
+	_ meta.TopicHistory  = (*Store)(nil)
 )
 
 // resourceFile is what the last look at a file found.
@@ -132,8 +132,8 @@ type placement struct {
 	missingSince time.Time // zero: it is there
 }
 
-// OpenFileStore reads all resources and watches their files.
-func OpenFileStore(o FileStoreOptions) (*FileStore, error) {
+// Open reads all resources and watches their files.
+func Open(o Options) (*Store, error) {
 	if o.FS == nil {
 		o.FS = vfs.OS
 	}
@@ -150,7 +150,7 @@ func OpenFileStore(o FileStoreOptions) (*FileStore, error) {
 		o.RescanInterval = limits.ResourceRescanInterval
 	}
 	now := o.Clock()
-	s := &FileStore{
+	s := &Store{
 		options: o, fs: o.FS, logger: o.Logger,
 		files:   make(map[string]*resourceFile),
 		places:  make(map[resourceKey]*placement),
@@ -186,7 +186,7 @@ func OpenFileStore(o FileStoreOptions) (*FileStore, error) {
 }
 
 // Close ends the watching of files and closes the journal. Writes after it fail.
-func (s *FileStore) Close() error {
+func (s *Store) Close() error {
 	s.notifier.stop()
 	s.writeMu.Lock()
 	defer s.writeMu.Unlock()
@@ -195,7 +195,7 @@ func (s *FileStore) Close() error {
 }
 
 // Get implements meta.ResourceStore.
-func (s *FileStore) Get(ctx context.Context, kind meta.Kind, name string) (meta.Object, error) {
+func (s *Store) Get(ctx context.Context, kind meta.Kind, name string) (meta.Object, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (s *FileStore) Get(ctx context.Context, kind meta.Kind, name string) (meta.
 }
 
 // List implements meta.ResourceStore.
-func (s *FileStore) List(ctx context.Context, kind meta.Kind) ([]meta.Object, string, error) {
+func (s *Store) List(ctx context.Context, kind meta.Kind) ([]meta.Object, string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, "", err
 	}
@@ -221,7 +221,7 @@ func (s *FileStore) List(ctx context.Context, kind meta.Kind) ([]meta.Object, st
 }
 
 // snapshot returns the present objects, sorted by name; they are shared.
-func (s *FileStore) snapshot(kind meta.Kind) ([]meta.Object, uint64) {
+func (s *Store) snapshot(kind meta.Kind) ([]meta.Object, uint64) {
 	s.mu.Lock()
 	var objects []meta.Object
 	for key, object := range s.objects {
@@ -235,19 +235,19 @@ func (s *FileStore) snapshot(kind meta.Kind) ([]meta.Object, uint64) {
 	return objects, revision
 }
 
-func (s *FileStore) current(key resourceKey) meta.Object {
+func (s *Store) current(key resourceKey) meta.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.objects[key]
 }
 
 // Create implements meta.ResourceStore.
-func (s *FileStore) Create(ctx context.Context, object meta.Object) (meta.Object, error) {
+func (s *Store) Create(ctx context.Context, object meta.Object) (meta.Object, error) {
 	return s.one(ctx, s.creation(object))
 }
 
 // creation is the write of a new resource.
-func (s *FileStore) creation(object meta.Object) *fileWrite {
+func (s *Store) creation(object meta.Object) *fileWrite {
 	key := keyOf(object)
 	if !meta.IsResourceName(key.Name) || newObject(key.Kind) == nil {
 		return failedWrite(key, fmt.Errorf("%s: metadata.name must be an RFC 1123 subdomain: %w", key, meta.ErrInvalid))
@@ -267,7 +267,7 @@ func (s *FileStore) creation(object meta.Object) *fileWrite {
 }
 
 // +checklocks:s.writeMu
-func (s *FileStore) prepareCreation(w *fileWrite) (*fileChange, meta.Object, error) {
+func (s *Store) prepareCreation(w *fileWrite) (*fileChange, meta.Object, error) {
 	if err := s.writable(); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", w.key, err)
 	}
@@ -284,7 +284,7 @@ func (s *FileStore) prepareCreation(w *fileWrite) (*fileChange, meta.Object, err
 // newPath is a file name for a resource that has no file yet. Files that a user
 // put under that name are not overwritten.
 // +checklocks:s.writeMu
-func (s *FileStore) newPath(key resourceKey) (string, error) {
+func (s *Store) newPath(key resourceKey) (string, error) {
 	base := strings.ToLower(string(key.Kind)) + "-" + key.Name
 	if len(base) > 230 {
 		sum := sha256.Sum256([]byte(key.Name))
@@ -310,7 +310,7 @@ func (s *FileStore) newPath(key resourceKey) (string, error) {
 }
 
 // Update implements meta.ResourceStore.
-func (s *FileStore) Update(ctx context.Context, object meta.Object) (meta.Object, error) {
+func (s *Store) Update(ctx context.Context, object meta.Object) (meta.Object, error) {
 	want, err := objectTree(object)
 	if err != nil {
 		return nil, err
@@ -345,7 +345,7 @@ func treeAt(tree map[string]any, path ...string) map[string]any {
 }
 
 // Patch implements meta.ResourceStore.
-func (s *FileStore) Patch(ctx context.Context, kind meta.Kind, name string, mergePatch []byte) (meta.Object, error) {
+func (s *Store) Patch(ctx context.Context, kind meta.Kind, name string, mergePatch []byte) (meta.Object, error) {
 	var patch map[string]any
 	if err := decodeJSON(mergePatch, &patch); err != nil {
 		return nil, fmt.Errorf("%s %s: merge patch: %w: %w", kind, name, err, meta.ErrInvalid)
@@ -371,12 +371,12 @@ func (s *FileStore) Patch(ctx context.Context, kind meta.Kind, name string, merg
 
 // change applies a merge patch to metadata and spec of a resource: to its object
 // and, as text, to its file.
-func (s *FileStore) change(ctx context.Context, key resourceKey, version string, patchFor func(meta.Object) (map[string]any, error)) (meta.Object, error) {
+func (s *Store) change(ctx context.Context, key resourceKey, version string, patchFor func(meta.Object) (map[string]any, error)) (meta.Object, error) {
 	return s.one(ctx, &fileWrite{key: key, op: writeChange, version: version, patchFor: patchFor})
 }
 
 // +checklocks:s.writeMu
-func (s *FileStore) prepareChange(w *fileWrite) (*fileChange, meta.Object, error) {
+func (s *Store) prepareChange(w *fileWrite) (*fileChange, meta.Object, error) {
 	current, err := s.writableResource(w.key, w.version)
 	if err != nil {
 		return nil, nil, err
@@ -431,12 +431,12 @@ func patched(key resourceKey, current meta.Object, patch map[string]any) (meta.O
 }
 
 // UpdateStatus implements meta.ResourceStore.
-func (s *FileStore) UpdateStatus(ctx context.Context, object meta.Object) (meta.Object, error) {
+func (s *Store) UpdateStatus(ctx context.Context, object meta.Object) (meta.Object, error) {
 	return s.one(ctx, s.statusUpdate(object))
 }
 
 // statusUpdate is the write of a status.
-func (s *FileStore) statusUpdate(object meta.Object) *fileWrite {
+func (s *Store) statusUpdate(object meta.Object) *fileWrite {
 	key := keyOf(object)
 	_, status, err := encodeSpecStatus(object)
 	if err != nil {
@@ -446,7 +446,7 @@ func (s *FileStore) statusUpdate(object meta.Object) *fileWrite {
 }
 
 // +checklocks:s.writeMu
-func (s *FileStore) prepareStatus(w *fileWrite) (*fileChange, meta.Object, error) {
+func (s *Store) prepareStatus(w *fileWrite) (*fileChange, meta.Object, error) {
 	current, err := s.writableResource(w.key, w.version)
 	broken := errors.Is(err, errBrokenFile)
 	if err != nil && !broken {
@@ -484,18 +484,18 @@ func orEmpty(status json.RawMessage) json.RawMessage {
 
 // Delete implements meta.ResourceStore. A file of one document is removed, from
 // a file of several the document is cut.
-func (s *FileStore) Delete(ctx context.Context, kind meta.Kind, name, uid string) error {
+func (s *Store) Delete(ctx context.Context, kind meta.Kind, name, uid string) error {
 	_, err := s.one(ctx, s.deletion(resourceKey{kind, name}, uid))
 	return err
 }
 
 // deletion is the write that removes a resource.
-func (s *FileStore) deletion(key resourceKey, uid string) *fileWrite {
+func (s *Store) deletion(key resourceKey, uid string) *fileWrite {
 	return &fileWrite{key: key, op: writeDeletion, uid: uid}
 }
 
 // +checklocks:s.writeMu
-func (s *FileStore) prepareDeletion(w *fileWrite) (*fileChange, meta.Object, error) {
+func (s *Store) prepareDeletion(w *fileWrite) (*fileChange, meta.Object, error) {
 	current, err := s.writableResource(w.key, "")
 	released := errors.Is(err, errBrokenFile) && s.lostBy(w.key)
 	if released {
@@ -535,7 +535,7 @@ var errBrokenFile = errors.New("its file is broken")
 // writableResource returns the current object if a write to it may go on. It
 // first takes in what a user may have just done to the file.
 // +checklocks:s.writeMu
-func (s *FileStore) writableResource(key resourceKey, version string) (meta.Object, error) {
+func (s *Store) writableResource(key resourceKey, version string) (meta.Object, error) {
 	if err := s.writable(); err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
@@ -558,7 +558,7 @@ func (s *FileStore) writableResource(key resourceKey, version string) (meta.Obje
 }
 
 // +checklocks:s.writeMu
-func (s *FileStore) writable() error {
+func (s *Store) writable() error {
 	if s.holding || !s.journal.present() {
 		return fmt.Errorf("the resources directory %s is gone or can't be read; put it back: %w", s.options.Dir, meta.ErrUnavailable)
 	}
@@ -567,7 +567,7 @@ func (s *FileStore) writable() error {
 
 // patchFile changes blocks of the resource's document in its file.
 // +checklocks:s.writeMu
-func (s *FileStore) patchFile(key resourceKey, changes []blockChange) error {
+func (s *Store) patchFile(key resourceKey, changes []blockChange) error {
 	path, text, err := s.patchText(key, changes)
 	if err != nil {
 		return err
@@ -580,7 +580,7 @@ func (s *FileStore) patchFile(key resourceKey, changes []blockChange) error {
 
 // patchText is the file of the resource with blocks of its document changed.
 // +checklocks:s.writeMu
-func (s *FileStore) patchText(key resourceKey, changes []blockChange) (path, text string, err error) {
+func (s *Store) patchText(key resourceKey, changes []blockChange) (path, text string, err error) {
 	path = s.places[key].path
 	segments, at, err := s.readSegments(path, key)
 	if err != nil {
@@ -598,7 +598,7 @@ func (s *FileStore) patchText(key resourceKey, changes []blockChange) (path, tex
 
 // readSegments returns the documents of a file and the index of the resource's.
 // +checklocks:s.writeMu
-func (s *FileStore) readSegments(path string, key resourceKey) ([]string, int, error) {
+func (s *Store) readSegments(path string, key resourceKey) ([]string, int, error) {
 	content, err := readFile(s.fs, path, limits.ResourceFileBytes)
 	if err != nil {
 		return nil, 0, err
@@ -634,7 +634,7 @@ func stillAsRead(fsys vfs.FS, path string, known *resourceFile) error {
 // storeFile writes a file and remembers it as seen, so that the next scan finds
 // nothing new in it.
 // +checklocks:s.writeMu
-func (s *FileStore) storeFile(path, text string) error {
+func (s *Store) storeFile(path, text string) error {
 	change := &fileChange{path: path, text: text}
 	if s.writeFiles([]*fileChange{change}); change.err != nil {
 		return change.err
@@ -644,7 +644,7 @@ func (s *FileStore) storeFile(path, text string) error {
 
 // publish makes an object the current one. Caller holds writeMu.
 // +checklocks:s.writeMu
-func (s *FileStore) publish(event meta.EventType, object meta.Object) meta.Object {
+func (s *Store) publish(event meta.EventType, object meta.Object) meta.Object {
 	key := keyOf(object)
 	s.mu.Lock()
 	s.revision++
@@ -661,7 +661,7 @@ func (s *FileStore) publish(event meta.EventType, object meta.Object) meta.Objec
 
 // unpublish removes an object. Caller holds writeMu.
 // +checklocks:s.writeMu
-func (s *FileStore) unpublish(key resourceKey) {
+func (s *Store) unpublish(key resourceKey) {
 	delete(s.places, key)
 	s.mu.Lock()
 	object := s.objects[key]
@@ -683,7 +683,7 @@ func (s *FileStore) unpublish(key resourceKey) {
 // retire keeps the id of a deleted topic from coming back with a file that was
 // saved with its status: clients would take the new topic for the old one.
 // +checklocks:s.writeMu
-func (s *FileStore) retire(id meta.UUID) {
+func (s *Store) retire(id meta.UUID) {
 	if len(s.retired) >= limits.RetiredTopicIDs {
 		clear(s.retired)
 	}
@@ -692,7 +692,7 @@ func (s *FileStore) retire(id meta.UUID) {
 
 // remember writes the journal's entry of an object.
 // +checklocks:s.writeMu
-func (s *FileStore) remember(object meta.Object) {
+func (s *Store) remember(object meta.Object) {
 	if object.ResourceKind() == meta.KindSecret {
 		return // no copy of a password, nor a hash that is quick to try
 	}
