@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,18 +17,22 @@ func TestConformanceNamesTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sources strings.Builder
-	for _, dir := range []string{".", "../kube", "../meta", "../meta/config", "../broker", "../auth", "../auth/sasl", "../auth/scram", "../quota", "../policy", "../codec", "../cmd/kaas", "../logstore", "../e2e", ".."} {
-		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-		if err != nil || len(files) == 0 {
-			t.Fatal(dir, err)
+	err = filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
 		}
-		for _, file := range files {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sources.Write(content)
+		if entry.IsDir() && path != ".." && strings.HasPrefix(entry.Name(), ".") {
+			return fs.SkipDir
 		}
+		if entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		sources.Write(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, name := range regexp.MustCompile(`\x60((Test|Fuzz)\w+)\x60`).FindAllSubmatch(document, -1) {
 		if !strings.Contains(sources.String(), "func "+string(name[1])+"(") {
