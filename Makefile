@@ -100,7 +100,7 @@ fuzz-short:
 # Long searches, for a night: random operations against a model, and every crash point with thousands of outcomes.
 nightly:
 	$(GO) test -count=1 -timeout 3h -v -run 'TestMetamorphic|TestCompactionAgainstModel|TestCrashExplorer' ./logstore -metamorphic.for=10m -explore.limit=5000
-	KAAS_SEED=random $(GO) test -count=1 -timeout 1h -run TestConsumerSimulation ./group
+	KAAS_SEED=random $(GO) test -count=4 -timeout 1h -run 'TestConsumerSimulation|TestSimulation$$' ./group
 
 clean:
 	rm -rf kaas bin

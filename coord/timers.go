@@ -8,16 +8,25 @@ type Timer struct {
 	// idle by then and may be scheduled again.
 	Fire func(t *Turn)
 
-	atMs int64
-	slot int // position in the heap + 1; 0: idle
+	atMs  int64
+	order int64 // among timers of one deadline: the one that was scheduled first is first
+	slot  int   // position in the heap + 1; 0: idle
 }
 
 // Active says whether the timer is scheduled.
 func (t *Timer) Active() bool { return t.slot != 0 }
 
-// timerHeap is a binary min-heap by deadline. Timers know their place, so that
+// timerHeap is a binary min-heap by deadline, then by when they were scheduled, so
+// that equal histories fire in an equal order. Timers know their place, so that
 // cancelling costs O(log n) and leaves no dead entries behind.
-type timerHeap struct{ timers []*Timer }
+type timerHeap struct {
+	timers []*Timer
+	orders int64 // schedule calls so far
+}
+
+func (t *Timer) before(o *Timer) bool {
+	return t.atMs < o.atMs || t.atMs == o.atMs && t.order < o.order
+}
 
 // next returns the earliest deadline.
 func (h *timerHeap) next() (atMs int64, ok bool) {
@@ -28,7 +37,8 @@ func (h *timerHeap) next() (atMs int64, ok bool) {
 }
 
 func (h *timerHeap) schedule(t *Timer, atMs int64) {
-	t.atMs = atMs
+	h.orders++
+	t.atMs, t.order = atMs, h.orders
 	if t.slot == 0 {
 		h.timers = append(h.timers, t)
 		t.slot = len(h.timers)
@@ -67,7 +77,7 @@ func (h *timerHeap) popDue(nowMs int64) *Timer {
 func (h *timerHeap) up(i int) int {
 	for i > 0 {
 		parent := (i - 1) / 2
-		if h.timers[parent].atMs <= h.timers[i].atMs {
+		if h.timers[parent].before(h.timers[i]) {
 			break
 		}
 		h.swap(i, parent)
@@ -80,7 +90,7 @@ func (h *timerHeap) down(i int) {
 	for {
 		least := i
 		for child := 2*i + 1; child <= 2*i+2 && child < len(h.timers); child++ {
-			if h.timers[child].atMs < h.timers[least].atMs {
+			if h.timers[child].before(h.timers[least]) {
 				least = child
 			}
 		}

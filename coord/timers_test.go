@@ -14,23 +14,24 @@ func TestTimerHeap(t *testing.T) {
 	var heap timerHeap
 	timers := make([]*Timer, 100)
 	want := map[*Timer]int64{}
+	scheduled := map[*Timer]int{} // when, for those of one deadline
 	for i := range timers {
 		timers[i] = &Timer{}
 	}
-	for range 20_000 {
+	for i := range 20_000 {
 		timer := timers[random.IntN(len(timers))]
 		switch random.IntN(4) {
 		case 0, 1:
-			atMs := random.Int64N(1000)
+			atMs := random.Int64N(100)
 			heap.schedule(timer, atMs)
-			want[timer] = atMs
+			want[timer], scheduled[timer] = atMs, i
 		case 2:
 			heap.cancel(timer)
 			delete(want, timer)
 		case 3:
-			nowMs := random.Int64N(1000)
+			nowMs := random.Int64N(100)
 			got := heap.popDue(nowMs)
-			earliest := int64(1000)
+			earliest := int64(100)
 			for _, atMs := range want {
 				earliest = min(earliest, atMs)
 			}
@@ -39,6 +40,11 @@ func TestTimerHeap(t *testing.T) {
 				t.Fatalf("nothing is due at %d, want a timer of %d", nowMs, earliest)
 			case got != nil && (want[got] != earliest || earliest > nowMs || got.Active()):
 				t.Fatalf("got a timer of %d at %d, the earliest is %d", want[got], nowMs, earliest)
+			}
+			for other, atMs := range want {
+				if got != nil && atMs == earliest && scheduled[other] < scheduled[got] {
+					t.Fatalf("of the timers of %d one comes first that was scheduled as number %d, another as %d", atMs, scheduled[got], scheduled[other])
+				}
 			}
 			delete(want, got)
 		}

@@ -197,7 +197,7 @@ func (m *Machine) downgrade(t *coord.Turn, g *group, out []*consumerMember) *ref
 	records := append(g.consumerTombstones(), g.metadataRecord(g.assignments()))
 	if err := m.emitConsumer(t, g, records...); err != nil {
 		g.resetClassic(t)
-		for _, mem := range c.members {
+		for _, mem := range c.ordered() {
 			m.touchConsumer(t, mem)
 		}
 		return err

@@ -37,28 +37,49 @@ import (
 // KAAS_SEED repeats a run.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	runs, seed := 8, rand.Uint64()
-	if text := os.Getenv("KAAS_SEED"); text != "" {
-		parsed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		runs, seed = 1, parsed
-	}
-	if testing.Short() {
-		runs = 5
-	}
-	for run := range runs {
-		seed := seed + uint64(run)
-		if run > 0 && run == runs-1 {
-			seed = simWildSeed
-		}
+	for _, seed := range simSeeds(t, 8) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			s := newSimulation(t, seed)
 			s.run()
 		})
 	}
+}
+
+// simSeeds are the seeds of the runs: that of KAAS_SEED alone, or random ones and
+// simWildSeed; for KAAS_SEED=random (make nightly) many.
+func simSeeds(t *testing.T, runs int) []uint64 {
+	text := os.Getenv("KAAS_SEED")
+	switch {
+	case text == "random":
+		runs = 500
+	case text != "":
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []uint64{seed}
+	case raceEnabled: // which has nothing to find: a simulation is one goroutine
+		runs = 2
+	case testing.Short():
+		runs = min(runs, 4)
+	}
+	seeds := make([]uint64, 0, runs)
+	for first := rand.Uint64(); len(seeds) < runs-1; {
+		seeds = append(seeds, first+uint64(len(seeds)))
+	}
+	return append(seeds, simWildSeed)
+}
+
+// written are the records of the log.
+func (s *simulation) written() (records []string) {
+	err := s.log.Records(0, func(offset int64, key, value []byte) {
+		records = append(records, fmt.Sprintf("%d %x %x", offset, key, value))
+	})
+	if err != nil {
+		s.fail("%v", err)
+	}
+	return records
 }
 
 // simWildSeed is of a run in which everything happens. Any other may by chance be
@@ -198,6 +219,7 @@ func (s *simulation) turn() {
 	defer s.after(1+s.random.Int64N(20), s.turn)
 	events := s.arrived
 	s.arrived = nil
+	timerMs, armed := s.steps.NextTimer()
 	if pending := s.log.Uncommitted(); !s.faulty {
 		s.log.CommitSome(pending)
 	} else if s.chance(s.commits) {
@@ -209,8 +231,10 @@ func (s *simulation) turn() {
 		s.log.Fail(nil)
 		s.start()
 	}
-	if err := checkMachine(s.steps.Machine); err != nil {
-		s.fail("%v", err)
+	if len(events) > 0 || armed && timerMs <= s.nowMs { // nothing else changes a machine
+		if err := checkMachine(s.steps.Machine); err != nil {
+			s.fail("%v", err)
+		}
 	}
 	if s.chance(0.5) {
 		s.compare()
@@ -307,22 +331,25 @@ func (s *simulation) send(handle func(m *Machine, t *coord.Turn, reply func(atCl
 		if s.faulty && s.chance(4) {
 			continue
 		}
-		s.after(s.delay(), func() {
-			epoch := s.epoch
-			answered := false
-			s.arrived = append(s.arrived, func(m *Machine, t *coord.Turn) {
-				handle(m, t, func(atClient func()) {
-					if answered {
-						s.fail("a request was answered twice")
-					}
-					answered = true
-					if epoch == s.epoch && !(s.faulty && s.chance(4)) {
-						s.after(s.delay(), atClient)
-					}
-				})
-			})
-		})
+		s.after(s.delay(), func() { s.arrive(handle) })
 	}
+}
+
+// arrive puts a request into the coordinator's next turn.
+func (s *simulation) arrive(handle func(m *Machine, t *coord.Turn, reply func(atClient func()))) {
+	epoch := s.epoch
+	answered := false
+	s.arrived = append(s.arrived, func(m *Machine, t *coord.Turn) {
+		handle(m, t, func(atClient func()) {
+			if answered {
+				s.fail("a request was answered twice")
+			}
+			answered = true
+			if epoch == s.epoch && !(s.faulty && s.chance(4)) {
+				s.after(s.delay(), atClient)
+			}
+		})
+	})
 }
 
 func (s *simulation) delay() int64 {
