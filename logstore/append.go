@@ -29,6 +29,9 @@ func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error
 	if err != nil {
 		return AppendResult{}, p.wrap(err)
 	}
+	if info.Decoded {
+		p.store.counters.CountCheckBatches.Add(1)
+	}
 	if config.CleanupCompact && o.Origin == OriginClient {
 		p.store.counters.KeyCheckBatches.Add(1)
 		if err := validate.Keys(batch.View(records), p.topic, p.id); err != nil {
@@ -193,9 +196,11 @@ func (p *Partition) checkProducers(records []byte, o AppendOptions) (*producer.B
 	return nil, nil
 }
 
-// writeAborted writes the transaction index entries of the markers in records, which stand in the log already.
+// writeAborted writes the transaction index entries of the markers in records, which stand in the log already: all, or, on
+// an error, none.
 func (p *Partition) writeAborted(g *segment, records []byte) error {
 	next := 0
+	var aborted []AbortedTxn
 	for rest := records; len(rest) > 0; {
 		v, after, _ := batch.Next(rest) // validated
 		rest = after
@@ -205,13 +210,14 @@ func (p *Partition) writeAborted(g *segment, records []byte) error {
 		m := p.markers[next]
 		next++
 		if a, ok := p.producers.AbortedBy(v, m); ok {
-			p.dirUnsynced = p.dirUnsynced || !g.hasTxnIndex
-			if err := g.appendAborted(a); err != nil {
-				return err
-			}
+			aborted = append(aborted, a)
 		}
 	}
-	return nil
+	if len(aborted) == 0 {
+		return nil
+	}
+	p.dirUnsynced = p.dirUnsynced || !g.hasTxnIndex
+	return g.appendAborted(aborted)
 }
 
 // appended takes over what stands in the file: indexes, producer state, epochs, marks. It can't fail.

@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -19,10 +20,26 @@ import (
 // cleanNow runs one round, whatever the dirty ratio is; false: there was nothing to clean.
 func cleanNow(t *testing.T, p *Partition) bool {
 	t.Helper()
+	err := tryClean(t, p)
+	if errors.Is(err, errNothingToClean) {
+		return false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.store.janitor.releaseDue(false)
+	p.store.janitor.bury()
+	return true
+}
+
+var errNothingToClean = errors.New("nothing to clean")
+
+func tryClean(t *testing.T, p *Partition) error {
+	t.Helper()
 	c := p.store.compactor
 	plan, ok := c.planOf(p)
 	if !ok || plan.CleanableBytes == 0 {
-		return false
+		return errNothingToClean
 	}
 	ctx, taken := c.take(p)
 	if !taken {
@@ -34,12 +51,7 @@ func cleanNow(t *testing.T, p *Partition) bool {
 	p.cleanState.cancel = nil
 	c.left.Broadcast()
 	c.mu.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.store.janitor.releaseDue(false)
-	p.store.janitor.bury()
-	return true
+	return err
 }
 
 // byHand: no thread cleans, only cleanNow does.
@@ -280,11 +292,16 @@ func runCompactionModel(t *testing.T, rng *rand.Rand, round int) {
 			cleanNow(t, m.p)
 		case n < 92:
 			m.h.s.checkpoint()
-		case n < 96:
+		case n < 94:
+			m.deleteRecords()
+		case n < 97:
 			m.h.restart()
 			m.ensure()
 		default:
 			m.crash()
+		}
+		if step%8 == 0 {
+			m.lookup()
 		}
 		m.check(fmt.Sprintf("round %d step %d", round, step))
 		if t.Failed() {
@@ -357,6 +374,51 @@ func (m *cleanModel) endTxn() {
 	m.open[who] = nil
 }
 
+// deleteRecords takes the beginning of the log away, but not of an open transaction.
+func (m *cleanModel) deleteRecords() {
+	from, to := m.p.LogStartOffset(), m.p.LastStableOffset()
+	if to <= from {
+		return
+	}
+	to = from + 1 + m.rng.Int64N(to-from)
+	if low, err := m.p.DeleteRecords(to); err != nil || low != to {
+		m.t.Errorf("delete records to %d: %d %v", to, low, err)
+	}
+}
+
+// lookup compares lookups by time and by offset with what a reader of the whole log sees.
+func (m *cleanModel) lookup() {
+	all := everything(m.t, m.p, ReadUncommitted)
+	stamp := m.ms - m.rng.Int64N(100)
+	want := int64(-1)
+	for _, r := range all {
+		if r.ms >= stamp && !r.control {
+			want = r.offset
+			break
+		}
+	}
+	got, ok, err := m.p.OffsetForTimestamp(context.Background(), stamp, ReadUncommitted)
+	if !ok {
+		got.Offset = -1
+	}
+	marker := slices.ContainsFunc(all, func(r kept) bool { return r.control && r.offset == got.Offset && r.ms >= stamp })
+	if err != nil || got.Offset != want && !marker {
+		m.t.Errorf("lookup of %d: offset %d, want %d, %v", stamp, got.Offset, want, err)
+	}
+	if len(all) == 0 {
+		return
+	}
+	from := m.rng.IntN(len(all)) // a read from any offset begins with the first record that is there
+	s, err := m.p.Read(all[from].offset, 1, true, ReadUncommitted)
+	if err != nil || s.Len == 0 {
+		m.t.Fatalf("read at %d: %d bytes, %v", all[from].offset, s.Len, err)
+	}
+	if v, _, err := batch.Next(content(m.t, &s)); err != nil || v.BaseOffset() > all[from].offset || v.LastOffset() < all[from].offset {
+		m.t.Errorf("read at %d: %v", all[from].offset, err)
+	}
+	s.Release()
+}
+
 func (m *cleanModel) crash() {
 	clone, err := m.fs.Clone(m.rng.IntN)
 	if err != nil {
@@ -407,7 +469,7 @@ func (m *cleanModel) check(when string) {
 		s.Release()
 	}
 	for key, want := range m.last {
-		if want.offset < end && got[key] != want {
+		if want.offset < end && want.offset >= m.p.LogStartOffset() && got[key] != want {
 			m.t.Errorf("%s: %s is %+v, want %+v", when, key, got[key], want)
 		}
 	}

@@ -15,14 +15,16 @@ import (
 // and rests for log.cleaner.backoff.ms when no log needs it (LogCleaner.java).
 type compactor struct {
 	store    *Store
-	options  CleanerOptions
 	throttle *cleaner.Throttle
 	ctx      context.Context
 	cancel   context.CancelFunc
 	threads  sync.WaitGroup
 
-	mu   sync.Mutex
-	left *sync.Cond // a round ended; uses mu
+	mu      sync.Mutex
+	left    *sync.Cond     // a round ended; uses mu
+	options CleanerOptions // owner: mu
+	running int            // threads; owner: mu
+	changed chan struct{}  // closed when the options change; owner: mu
 }
 
 // cleanState is where a partition stands with the compactor.
@@ -35,35 +37,68 @@ type cleanState struct {
 func newCompactor(s *Store) *compactor {
 	o := s.options.Cleaner
 	o.SetDefaults()
-	c := &compactor{store: s, options: o, throttle: cleaner.NewThrottle(o.IOMaxBytesPerSecond)}
+	c := &compactor{store: s, options: o, throttle: cleaner.NewThrottle(o.IOMaxBytesPerSecond), changed: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.left = sync.NewCond(&c.mu)
 	return c
 }
 
+// start brings the number of threads up to what is configured.
 func (c *compactor) start() {
-	if c.options.Disabled {
-		return
-	}
-	for range c.options.Threads {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.options.Disabled && c.running < c.options.Threads && c.ctx.Err() == nil {
+		c.running++
 		c.threads.Go(c.run)
 	}
+}
+
+// SetCleanerConfig changes the configuration of compaction while it runs, as far as Kafka's can be changed
+// (LogCleaner.RECONFIGURABLE_CONFIGS): all but whether there is a cleaner. A round that runs is finished with what it began
+// with, except for the I/O rate.
+func (s *Store) SetCleanerConfig(o CleanerOptions) {
+	c := s.compactor
+	o.SetDefaults()
+	c.throttle.SetRate(o.IOMaxBytesPerSecond)
+	c.mu.Lock()
+	o.Disabled = c.options.Disabled
+	c.options = o
+	close(c.changed)
+	c.changed = make(chan struct{})
+	c.mu.Unlock()
+	c.start()
+}
+
+// CleanerConfig is what SetCleanerConfig, or Open, was given, with the defaults in it.
+func (s *Store) CleanerConfig() CleanerOptions {
+	s.compactor.mu.Lock()
+	defer s.compactor.mu.Unlock()
+	return s.compactor.options
 }
 
 // wait returns when all threads have ended; call cancel first.
 func (c *compactor) wait() { c.threads.Wait() }
 
+// run is one thread. It ends when the store closes, or when there are more than are configured.
 func (c *compactor) run() {
-	backoff := time.Duration(c.options.BackoffMs) * time.Millisecond
-	timer := time.NewTimer(backoff)
+	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		for c.ctx.Err() == nil && c.cleanFilthiest() {
+		c.mu.Lock()
+		if c.running > c.options.Threads || c.ctx.Err() != nil {
+			c.running--
+			c.mu.Unlock()
+			return
 		}
-		timer.Reset(backoff)
+		backoffMs, changed := c.options.BackoffMs, c.changed
+		c.mu.Unlock()
+		if c.cleanFilthiest() {
+			continue
+		}
+		timer.Reset(time.Duration(backoffMs) * time.Millisecond)
 		select {
 		case <-c.ctx.Done():
-			return
+		case <-changed:
 		case <-timer.C:
 		}
 	}
@@ -216,9 +251,12 @@ func (p *Partition) clean(ctx context.Context, c *compactor, plan cleaner.Plan) 
 	if err != nil {
 		return err
 	}
+	c.mu.Lock()
+	o := c.options
+	c.mu.Unlock()
 	r := cleaner.Round{
-		NowMs: p.store.nowMs(), DeleteRetentionMs: config.DeleteRetentionMs, LoadFactor: c.options.LoadFactor, Throttle: c.throttle,
-		DedupeBytes: c.options.DedupeBufferBytes / int64(c.options.Threads), BufferBytes: max(c.options.IOBufferBytes/c.options.Threads/2, 4096),
+		NowMs: p.store.nowMs(), DeleteRetentionMs: config.DeleteRetentionMs, LoadFactor: o.LoadFactor, Throttle: c.throttle,
+		DedupeBytes: o.DedupeBufferBytes / int64(o.Threads), BufferBytes: max(o.IOBufferBytes/o.Threads/2, 4096),
 		Producers: producers,
 	}
 	dirty := sources

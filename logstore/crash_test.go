@@ -148,6 +148,7 @@ func verifyClone(clone *vfs.Mem, acked, logStart int64, model *crashModel, dirs 
 		}
 		slice.Release()
 	}
+	settled(p) // a move that the crash interrupted goes on
 	// The log goes on, and the last record, sent again, is known.
 	if end > 0 {
 		if r, err := p.Append(produced(7, 0, int32(end-1), false, fmt.Sprint(end-1)), AppendOptions{}); end > p.LogStartOffset() && (err != nil || !r.Duplicate || r.BaseOffset != end-1) {

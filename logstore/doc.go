@@ -18,7 +18,6 @@
 //
 // Partition.headMu → Partition.writeOutMu, logDir.checkpointMu → Store.mu → Partition.mu → segment.mu. compactor.mu is a leaf. Committer.mu is a leaf: it may be taken under Partition.mu and nothing is taken
 // under it. No lock that Append, Read or a watermark needs is held across fsync, fdatasync or a rename.
-// sharedSync.turn (logDir.names) is held across one sync of a log directory and comes after Partition.headMu; who waits for it holds
-// no other lock of these.
+// A log directory's own locks (volume.Dir.Sync) come after Partition.headMu.
 // Listener and Waiter callbacks run with no lock held.
 package logstore

@@ -121,13 +121,14 @@ func TestCrashExplorer(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d, at most %d outcomes a crash point (-explore.limit)", seed, *exploreLimit)
+	states, points := 0, 0
 	for _, s := range []struct {
 		name string
 		run  func(t *testing.T, x *explorer)
 	}{
 		{"append and commit", exploreAppend}, {"roll and checkpoint", exploreRoll}, {"DeleteRecords and retention", exploreDeletion},
 		{"clean stop and start", exploreStop}, {"recovery", exploreRecovery}, {"recovery in place", exploreInPlace},
-		{"compaction", exploreCompaction}, {"move", exploreMove}, {"create and delete", exploreTopics}, {"producer ids", exploreProducerIDs},
+		{"compaction", exploreCompaction}, {"recovery of a compaction", exploreSwapRecovery}, {"first start", exploreFirstStart}, {"move", exploreMove}, {"create and delete", exploreTopics}, {"producer ids", exploreProducerIDs},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			x := newExplorer(t, seed)
@@ -135,8 +136,10 @@ func TestCrashExplorer(t *testing.T) {
 			x.mu.Lock() // the store's own goroutines may be at a crash point yet
 			defer x.mu.Unlock()
 			t.Logf("%d states at %d crash points, %d of them with every outcome", x.states, x.points, x.whole)
+			states, points = states+x.states, points+x.points
 		})
 	}
+	t.Logf("%d states at %d crash points of all operations", states, points)
 }
 
 // numbers is a log of records "0", "1", … of one idempotent producer, and what its producer knows.
@@ -275,14 +278,15 @@ func exploreInPlace(t *testing.T, x *explorer) {
 	x.disarm()
 }
 
-func exploreCompaction(t *testing.T, x *explorer) {
+// dirty is a compacted log with transactions that a round has to clean, and what must be left of it.
+func dirty(t *testing.T, x *explorer) (h *harness, p *Partition) {
 	want, end := map[string]string{}, int64(0)
 	x.check = func(clone *vfs.Mem) error {
 		checkCompactedClone(t, "compaction", clone, end, want)
 		return nil
 	}
-	h := start(t, func(o *Options) { o.Dirs, o.FS, o.Cleaner = []string{"/data"}, x.fs, byHand })
-	p := h.partition("c", compacted)
+	h = start(t, func(o *Options) { o.Dirs, o.FS, o.Cleaner = []string{"/data"}, x.fs, byHand })
+	p = h.partition("c", compacted)
 	now := h.s.nowMs()
 	for n := range 6 {
 		want[fmt.Sprint("k", n%2)] = fmt.Sprint(n, strings.Repeat("x", 120))
@@ -297,10 +301,80 @@ func exploreCompaction(t *testing.T, x *explorer) {
 	if err := p.writeOut(); err != nil {
 		t.Fatal(err)
 	}
+	return h, p
+}
+
+func exploreCompaction(t *testing.T, x *explorer) {
+	_, p := dirty(t, x)
 	x.armed.Store(true)
 	if !cleanNow(t, p) {
 		t.Fatal("nothing to clean")
 	}
+	x.disarm()
+}
+
+// exploreSwapRecovery: the crash that a swap left is recovered, and a second one hits that recovery at each of its steps. The
+// first one comes before each rename of the swap.
+func exploreSwapRecovery(t *testing.T, x *explorer) {
+	step := 1
+	if *exploreLimit <= 4 {
+		step = 5
+	}
+	for renames := 1; ; renames += step {
+		y := newExplorer(t, uint64(renames))
+		h, p := dirty(t, y)
+		var left atomic.Int64
+		var broken atomic.Bool
+		left.Store(int64(renames))
+		fault := func(op vfs.Op) error {
+			if op.Kind == vfs.OpRename && strings.Contains(op.Name, "/c-0/") && !broken.Load() {
+				broken.Store(left.Add(-1) == 0)
+			}
+			if broken.Load() { // the process is gone: nothing reaches the disk any more
+				return unix.EIO
+			}
+			return nil
+		}
+		y.fault.Store(&fault)
+		err := tryClean(t, p)
+		if h.kill(); !broken.Load() {
+			if err != nil || renames < 8 {
+				t.Fatalf("the round has fewer than %d renames, %v", renames, err)
+			}
+			y.fault.Store(nil)
+			h.open()
+			h.stop()
+			return
+		}
+		y.fault.Store(nil)
+		y.armed.Store(true)
+		h.open()
+		y.disarm()
+		y.mu.Lock()
+		x.states, x.points, x.whole = x.states+y.states, x.points+y.points, x.whole+y.whole
+		y.mu.Unlock()
+		h.stop()
+	}
+}
+
+// exploreFirstStart: a directory that is being made is taken by the next start, with the same ids once they were told.
+func exploreFirstStart(t *testing.T, x *explorer) {
+	var told atomic.Pointer[string]
+	x.check = func(clone *vfs.Mem) error {
+		s, err := Open(context.Background(), Options{Dirs: []string{"/data"}, FS: clone, Cleaner: byHand})
+		if err != nil {
+			return err
+		}
+		if id := told.Load(); id != nil && s.ClusterID() != *id {
+			return fmt.Errorf("cluster id %s, it was %s", s.ClusterID(), *id)
+		}
+		return s.Close(context.Background())
+	}
+	x.armed.Store(true)
+	h := start(t, func(o *Options) { o.Dirs, o.FS, o.Cleaner = []string{"/data"}, x.fs, byHand })
+	id := h.s.ClusterID()
+	told.Store(&id)
+	h.restart()
 	x.disarm()
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"kaas/internal/limits"
 	"kaas/logstore/checkpoint"
+	"kaas/logstore/volume"
 )
 
 // healer brings partitions back that a failing disk took down: it recovers each from disk, again and again, until that
@@ -98,11 +99,8 @@ func (p *Partition) recoverInPlace() error {
 	key := checkpoint.Key{Topic: p.topic, Partition: p.id}
 	q := s.newPartition(p.logDir(), key, p.path())
 	q.config.Store(p.config.Load())
-	st := dirState{
-		recoveryPoints: map[checkpoint.Key][]int64{key: {min(p.recoveryPoint.Load(), p.durable.Load())}},
-		logStarts:      map[checkpoint.Key][]int64{key: {p.logStart.Load()}},
-	}
-	t := st.recovery(q, key)
+	t := q.recoveryTask()
+	t.Point, t.LogStart = min(p.recoveryPoint.Load(), p.durable.Load()), p.logStart.Load()
 	t.Durable, t.Relaxed = p.durable.Load(), p.config.Load().FlushMessages > 1
 	if err := q.recoverFrom(t, []int64{p.cleanedTo.Load()}); err != nil {
 		return err
@@ -148,7 +146,7 @@ func (p *Partition) adopt(q *Partition) error {
 	}
 	p.place.Store(q.place.Load())
 	p.segments.Store(found)
-	p.producers, p.epochs, p.pending, p.dirUnsynced = q.producers, q.epochs, q.pending, q.dirUnsynced
+	p.producers, p.epochs, p.pending, p.dirUnsynced, p.txnMissing = q.producers, q.epochs, q.pending, q.dirUnsynced, q.txnMissing
 	p.leaderEpoch.Store(max(p.leaderEpoch.Load(), q.leaderEpoch.Load()))
 	p.logStart.Store(q.logStart.Load())
 	p.end.store(q.end.load())
@@ -177,7 +175,7 @@ type broken struct {
 	err  error
 	dir  *logDir
 	path string
-	st   *dirState
+	st   *volume.State
 }
 
 // mend tries once more to recover a directory that was broken at the start; nil: it is not broken, or not any more. Caller:

@@ -173,6 +173,14 @@ func (p *Partition) writeOut() error {
 
 // writeOutLocked is writeOut for callers that hold writeOutMu.
 func (p *Partition) writeOutLocked() error {
+	p.mu.Lock()
+	txnMissing := p.txnMissing
+	p.mu.Unlock()
+	if txnMissing {
+		if err := p.writeMissingAborted(); err != nil {
+			return err
+		}
+	}
 	for {
 		p.mu.Lock()
 		if len(p.pending) == 0 || p.failure.Load() != nil {
@@ -276,7 +284,7 @@ func (s *Store) checkpoint() {
 // prepareCheckpoint makes the files durable that recovery trusts below the recovery point, and sets the point.
 func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
 	p.mu.Lock()
-	same := p.durable.Load() == p.recoveryPoint.Load() && !p.epochs.Dirty && len(p.pending) == 0
+	same := p.durable.Load() == p.recoveryPoint.Load() && !p.epochs.Dirty && len(p.pending) == 0 && !p.txnMissing
 	p.mu.Unlock()
 	if same || p.failure.Load() != nil {
 		return 0, false, nil
@@ -414,23 +422,7 @@ func (s *Store) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("logstore: the disk did not answer in time, the next start recovers: %w", errors.Join(ctx.Err(), s.unlock()))
 	}
-	ends := map[*logDir]*checkpoint.Offsets{}
-	for _, d := range s.dirs {
-		ends[d] = new(checkpoint.Offsets)
-	}
-	var errs []error
-	for _, p := range all {
-		if err := ctx.Err(); err != nil {
-			errs = append(errs, err)
-			break
-		}
-		if p.failure.Load() != nil {
-			continue // recovered at the next start: it has no line
-		}
-		if err := p.finish(ends[p.logDir()]); err != nil {
-			errs = append(errs, p.wrap(err))
-		}
-	}
+	ends, errs := s.finishAll(ctx, all)
 	for _, d := range s.dirs {
 		if len(errs) > 0 {
 			break
@@ -447,8 +439,52 @@ func (s *Store) Close(ctx context.Context) error {
 	return errors.Join(append(errs, s.unlock())...)
 }
 
+// finishAll writes what the next start needs of each partition, several at a time: most of it is waiting for the disk.
+func (s *Store) finishAll(ctx context.Context, all []*Partition) (ends map[*logDir]*checkpoint.Offsets, errs []error) {
+	ends = map[*logDir]*checkpoint.Offsets{}
+	for _, d := range s.dirs {
+		ends[d] = new(checkpoint.Offsets)
+	}
+	var mu sync.Mutex // guards ends and errs
+	var workers sync.WaitGroup
+	queue := make(chan *Partition)
+	for range min(s.options.FlushWorkers, max(len(all), 1)) {
+		workers.Go(func() {
+			for p := range queue {
+				err := p.finish(func(numbers ...int64) {
+					mu.Lock()
+					defer mu.Unlock()
+					ends[p.logDir()].Add(p.topic, p.id, numbers...)
+				})
+				if err != nil {
+					mu.Lock()
+					errs = append(errs, p.wrap(err))
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, p := range all {
+		if ctx.Err() != nil {
+			break
+		}
+		if p.failure.Load() == nil { // else recovered at the next start: it has no line
+			queue <- p
+		}
+	}
+	close(queue)
+	workers.Wait()
+	if err := ctx.Err(); err != nil {
+		errs = append(errs, err)
+	}
+	return ends, errs
+}
+
 // finish writes what the partition needs for a start that reads nothing of the log.
-func (p *Partition) finish(ends *checkpoint.Offsets) error {
+func (p *Partition) finish(add func(numbers ...int64)) error {
+	if err := p.writeOut(); err != nil { // before the snapshot: the next recovery begins behind it
+		return err
+	}
 	p.mu.Lock()
 	g := p.segments.Load().active()
 	end := p.end.load()
@@ -481,7 +517,7 @@ func (p *Partition) finish(ends *checkpoint.Offsets) error {
 	if p.producers.Len() == 0 {
 		known = 0
 	}
-	ends.Add(p.topic, p.id, end.offset, g.baseOffset, g.sizeBytes.Load(), known)
+	add(end.offset, g.baseOffset, g.sizeBytes.Load(), known)
 	return nil
 }
 

@@ -272,7 +272,7 @@ func (x *metamorph) read() {
 	defer s.Release()
 	limit := map[Isolation]int64{ReadLogEnd: x.m.end(), ReadUncommitted: x.p.HighWatermark(), ReadCommitted: x.p.LastStableOffset()}[iso]
 	next := at
-	for rest := s.Mem; len(rest) > 0; {
+	for rest := content(x.t, &s); len(rest) > 0; {
 		v, after, err := batch.Next(rest)
 		if err != nil || v.Validate() != nil {
 			x.t.Errorf("read at %d: %v", at, err)

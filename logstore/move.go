@@ -16,6 +16,7 @@ import (
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/cleaner"
 	"kaas/logstore/layout"
+	"kaas/logstore/volume"
 )
 
 // mover moves partitions between log directories (AlterReplicaLogDirs, KIP-113): the log is copied beside the running one,
@@ -134,7 +135,9 @@ func (m *mover) run(v *move) {
 	p.store.compactor.hold(p, true)
 	err := v.run(m)
 	p.store.compactor.hold(p, false)
-	if err != nil {
+	if err != nil && m.ctx.Err() != nil {
+		log.Info("the store stops, the next start moves the partition") // it finds the copy
+	} else if err != nil {
 		err = errors.Join(err, m.store.fs.RemoveAll(v.path))
 		log.Warn("partition not moved; ask for it again", "error", err)
 	} else {
@@ -150,6 +153,9 @@ func (m *mover) run(v *move) {
 // run copies until little is left, then stops appends for a moment and copies the rest.
 func (v *move) run(m *mover) error {
 	if err := m.store.fs.Mkdir(v.path); err != nil {
+		return err
+	}
+	if err := v.to.Sync(); err != nil { // from here on a start goes on with the move
 		return err
 	}
 	for {
@@ -349,12 +355,8 @@ func (v *move) openAt(path string, key checkpoint.Key) (*Partition, error) {
 	q := p.store.newPartition(v.to, key, path)
 	q.config.Store(p.config.Load())
 	end := p.end.offset.Load()
-	st := dirState{
-		recoveryPoints: map[checkpoint.Key][]int64{key: {end}},
-		logStarts:      map[checkpoint.Key][]int64{key: {p.logStart.Load()}},
-	}
-	t := st.recovery(q, key)
-	t.Durable = end
+	t := q.recoveryTask()
+	t.Point, t.LogStart, t.Durable = end, p.logStart.Load(), end
 	if err := q.recoverFrom(t, []int64{p.cleanedTo.Load()}); err != nil {
 		return nil, err
 	}
@@ -389,55 +391,36 @@ func (v *move) removeOld(s *Store, old *place, path string) error {
 	return nil
 }
 
-// settleMoves brings to an end what moves a stop interrupted: of two directories of one partition the one with the mark is
-// the newer one; copies that are not complete go.
-func (s *Store) settleMoves() error {
-	at := map[string][]*logDir{}
+// settleMoves brings to an end what moves a stop interrupted; those that have to be begun again are returned.
+func (s *Store) settleMoves() ([]volume.Move, error) {
+	var dirs []*volume.Dir
 	for _, d := range s.dirs {
-		entries, err := s.fs.List(d.path)
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			if _, _, ok := layout.ParsePartitionDir(e.Name); ok && e.Dir {
-				at[e.Name] = append(at[e.Name], d)
-			} else if e.Dir && strings.HasSuffix(e.Name, layout.FutureDirSuffix) && strings.Contains(e.Name, ".") {
-				s.logger.Warn("a stop interrupted the move of a partition; ask for it again", "dir", filepath.Join(d.path, e.Name))
-				s.janitor.remove(filepath.Join(d.path, e.Name))
-			}
-		}
+		dirs = append(dirs, d.Dir)
 	}
-	for name, dirs := range at {
-		if err := s.settleMove(name, dirs); err != nil {
-			return err
-		}
+	unfinished, remove, err := volume.SettleMoves(dirs)
+	for _, dir := range remove {
+		s.janitor.remove(dir)
 	}
-	return nil
+	return unfinished, err
 }
 
-func (s *Store) settleMove(name string, dirs []*logDir) error {
-	for _, d := range dirs {
-		mark := filepath.Join(d.path, name, layout.MovedName)
-		if _, err := s.fs.Stat(mark); errors.Is(err, fs.ErrNotExist) {
+// resumeMoves begins moves again that a stop interrupted.
+func (s *Store) resumeMoves(unfinished []volume.Move) {
+	for _, m := range unfinished {
+		p := s.Get(m.Key.Topic, m.Key.Partition)
+		if p == nil {
 			continue
-		} else if err != nil {
-			return err
 		}
-		topic, partition, _ := layout.ParsePartitionDir(name)
-		for _, older := range dirs {
-			if older == d {
+		for _, d := range s.dirs {
+			if d.Dir != m.To {
 				continue
 			}
-			aside := filepath.Join(older.path, layout.AsideDir(topic, partition, checkpoint.RandomUUID(), layout.DeleteDirSuffix))
-			if err := s.fs.Rename(filepath.Join(older.path, name), aside); err != nil {
-				return err
+			if err := s.mover.begin(p, d); err != nil {
+				s.logger.Warn("partition not moved; ask for it again", "topic", p.topic, "partition", p.id, "to", d.path, "error", err)
 			}
-			if err := s.fs.SyncDir(older.path); err != nil {
-				return err
-			}
-			s.logger.Info("move of a partition finished that a stop interrupted", "dir", filepath.Join(d.path, name), "removed", aside)
 		}
-		return s.fs.Remove(mark)
 	}
-	return nil
 }
+
+// SetMoveMaxBytesPerSecond changes replica.alter.log.dirs.io.max.bytes.per.second; 0: no bound. Moves that run obey it.
+func (s *Store) SetMoveMaxBytesPerSecond(rate float64) { s.mover.throttle.SetRate(rate) }

@@ -19,15 +19,20 @@ func moveTo(t *testing.T, p *Partition, dir string) {
 	if err := p.store.MoveTo(p.topic, p.id, dir); err != nil {
 		t.Fatal(err)
 	}
+	settled(p)
+	if p.Dir() != dir {
+		t.Fatalf("the partition lies in %s, it was moved to %s", p.Dir(), dir)
+	}
+}
+
+// settled waits for the end of a move of p, if one runs.
+func settled(p *Partition) {
 	m := p.store.mover
 	m.mu.Lock()
 	v := m.moves[p]
 	m.mu.Unlock()
 	if v != nil {
 		<-v.done
-	}
-	if p.Dir() != dir {
-		t.Fatalf("the partition lies in %s, it was moved to %s", p.Dir(), dir)
 	}
 }
 

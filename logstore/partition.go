@@ -53,6 +53,7 @@ type Partition struct {
 	frozen       bool                // the last step of a move: appends are refused for a moment; owner: mu
 	unflushed    int64               // records since the last commit began; owner: mu
 	dirUnsynced  bool                // a segment was created since the directory was synced; owner: mu
+	txnMissing   bool                // some segment has txnMissing; owner: mu
 	pending      []pendingSeal       // sealed segments whose files are not written; owner: mu
 	checkpointed int64               // recovery point of the newest checkpoint file; owner: mu
 	rollJitterMs int64               // owner: mu

@@ -51,7 +51,7 @@ func (p *Partition) read(offset int64, maxBytes int, minOneBatch bool, iso Isola
 			if !g.acquire() {
 				break // retention or compaction took it: look again
 			}
-			s, err := p.readSegment(g, offset, maxBytes, minOneBatch, limit, noWait)
+			s, err := p.readSegment(g, offset, maxBytes, minOneBatch, iso, limit, noWait)
 			if err != nil || s.Len > 0 {
 				if err != nil {
 					g.release()
@@ -72,7 +72,7 @@ func (p *Partition) read(offset int64, maxBytes int, minOneBatch bool, iso Isola
 
 // readSegment looks for the first batch that ends at or after offset. Its answers without bytes: FD 0, a batch is there
 // but too large; FD -1, nothing in this segment. The caller holds a reference, which a slice with bytes takes over.
-func (p *Partition) readSegment(g *segment, offset int64, maxBytes int, minOneBatch bool, limit position, noWait bool) (Slice, error) {
+func (p *Partition) readSegment(g *segment, offset int64, maxBytes int, minOneBatch bool, iso Isolation, limit position, noWait bool) (Slice, error) {
 	none := Slice{FD: -1}
 	end := g.sizeBytes.Load()
 	if g.baseOffset == limit.base {
@@ -111,6 +111,11 @@ func (p *Partition) readSegment(g *segment, offset int64, maxBytes int, minOneBa
 		}
 	}
 	s := Slice{FD: fd, Offset: at, Len: int(length), segment: g}
+	// What is not durable may be cut off when the partition is recovered in place: the bytes of a map that lie beyond the new
+	// end of the file would raise SIGBUS, where a read by descriptor ends.
+	if iso == ReadLogEnd && limit.offset > p.durable.Load() {
+		return s, nil
+	}
 	if m := g.mmap(at+length, int64(p.config.Load().SegmentBytes)); m != nil {
 		s.Mem = m[at : at+length : at+length]
 	}

@@ -60,6 +60,7 @@ type segment struct {
 	writtenTimes     int  // entries of mem that are in the .timeindex file
 	unsynced         bool // appended to since the last successful fdatasync began
 	hasTxnIndex      bool // a .txnindex file exists
+	txnMissing       int  // newest entries of aborted that are not in the file, because the disk was full at a recovery
 
 	txnUnsynced atomic.Bool // the .txnindex was written since its last sync began
 

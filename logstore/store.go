@@ -20,16 +20,19 @@ import (
 	"kaas/logstore/index"
 	"kaas/logstore/layout"
 	"kaas/logstore/producer"
+	"kaas/logstore/volume"
 )
 
 // Counters are things that should be rare; a test asserts zero after plain traffic where that is promised.
 type Counters struct {
-	TimeLookupBatches atomic.Int64 // batches decoded to answer a lookup by time
-	KeyCheckBatches   atomic.Int64 // batches decoded to see that every record has a key (compacted topics)
-	RecoveredBytes    atomic.Int64 // bytes scanned by recoveries
-	CutBytes          atomic.Int64 // bytes cut off torn tails
-	CleanerRounds     atomic.Int64 // logs compacted
-	Reopened          atomic.Int64 // partitions that came back after their disk failed
+	TimeLookupBatches  atomic.Int64 // batches decoded to answer a lookup by time
+	KeyCheckBatches    atomic.Int64 // batches decoded to see that every record has a key (compacted topics)
+	CountCheckBatches  atomic.Int64 // batches decoded because they claim more records than such bytes mostly hold
+	UndecodableBatches atomic.Int64 // batches that a lookup by time passed over because their records can't be decoded
+	RecoveredBytes     atomic.Int64 // bytes scanned by recoveries
+	CutBytes           atomic.Int64 // bytes cut off torn tails
+	CleanerRounds      atomic.Int64 // logs compacted
+	Reopened           atomic.Int64 // partitions that came back after their disk failed
 }
 
 // Store is a set of partitions in one or more log directories.
@@ -63,16 +66,14 @@ type shard struct {
 	topics atomic.Pointer[map[string]map[int32]*Partition] // immutable; writer: Store.mu
 }
 
-// logDir is one element of log.dirs.
+// logDir is one element of log.dirs, and what the store keeps in it.
 type logDir struct {
-	path        string
-	directoryID string
-	lock        vfs.Lock
+	*volume.Dir
+	path string // Dir.Path
 
 	checkpointMu sync.Mutex              // serialises rewrites of the checkpoint files; before Partition.mu
 	hasCleanedTo bool                    // there is a cleaner-offset-checkpoint; owner: checkpointMu
 	partitions   int                     // served or being made; owner: Store.mu
-	names        sharedSync              // of the directory's entries
 	stale        map[checkpoint.Key]bool // deleted partitions that the checkpoint files may still name; owner: Store.mu
 }
 
@@ -87,10 +88,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.openDirs(); err != nil {
 		return nil, errors.Join(err, s.unlock())
 	}
-	if err := s.ids.Open(s.fs, s.dirs[0].path); err != nil {
+	knownIDs, err := s.ids.Open(s.fs, s.dirs[0].path)
+	if err != nil {
 		return nil, errors.Join(err, s.unlock())
 	}
-	if err := s.settleMoves(); err != nil {
+	unfinished, err := s.settleMoves()
+	if err != nil {
 		return nil, errors.Join(err, s.unlock())
 	}
 	count := 0
@@ -101,7 +104,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		}
 		count += n
 	}
+	if !knownIDs {
+		s.skipProducerIDs()
+	}
 	s.janitor.start()
+	s.resumeMoves(unfinished) // before a round of compaction changes what is copied
 	s.compactor.start()
 	s.logger.Debug("log directories opened", "dirs", len(s.dirs), "partitions", count, "took", time.Since(started))
 	return s, nil
@@ -157,63 +164,18 @@ func (s *Store) nowMs() int64 { return s.options.Clock().UnixMilli() }
 
 // openDirs locks every directory and agrees on the cluster id.
 func (s *Store) openDirs() error {
-	metas := make([]checkpoint.MetaProperties, len(s.options.Dirs))
-	s.clusterID = s.options.ClusterID
-	for i, path := range s.options.Dirs {
-		d := &logDir{path: path, stale: map[checkpoint.Key]bool{}}
-		if err := vfs.MakeDir(s.fs, path); err != nil {
-			return err
-		}
-		lock, err := s.fs.Lock(filepath.Join(path, layout.LockName))
-		if err != nil {
-			var locked *vfs.LockedError
-			if errors.As(err, &locked) {
-				return fmt.Errorf("log directory %s is in use: %w", path, err)
-			}
-			return fmt.Errorf("log directory %s can't be used: %w", path, err)
-		}
-		d.lock = lock
-		s.dirs = append(s.dirs, d)
-		m, found, err := checkpoint.ReadMeta(s.fs, path)
-		if err != nil {
-			return err
-		}
-		if found && m.NodeID != s.options.BrokerID {
-			return fmt.Errorf("%s belongs to node.id %d, this broker is %d", path, m.NodeID, s.options.BrokerID)
-		}
-		if found && s.clusterID != "" && m.ClusterID != "" && m.ClusterID != s.clusterID {
-			return fmt.Errorf("%s belongs to cluster.id %s, not to %s", path, m.ClusterID, s.clusterID)
-		}
-		if m.ClusterID != "" {
-			s.clusterID = m.ClusterID
-		}
-		metas[i] = m
+	dirs, clusterID, err := volume.OpenAll(s.fs, s.logger, s.options.Dirs, s.options.BrokerID, s.options.ClusterID)
+	s.clusterID = clusterID
+	for _, d := range dirs {
+		s.dirs = append(s.dirs, &logDir{Dir: d, path: d.Path, stale: map[checkpoint.Key]bool{}})
 	}
-	if s.clusterID == "" {
-		s.clusterID = checkpoint.NewUUIDString()
-	}
-	for i, d := range s.dirs {
-		m := checkpoint.MetaProperties{ClusterID: s.clusterID, NodeID: s.options.BrokerID, DirectoryID: metas[i].DirectoryID}
-		if m.DirectoryID == "" {
-			m.DirectoryID = checkpoint.NewUUIDString()
-		}
-		d.directoryID = m.DirectoryID
-		if m != metas[i] {
-			if err := checkpoint.WriteMeta(s.fs, d.path, m); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return err
 }
 
 func (s *Store) unlock() error {
 	var errs []error
 	for _, d := range s.dirs {
-		if d.lock != nil {
-			errs = append(errs, d.lock.Unlock())
-			d.lock = nil
-		}
+		errs = append(errs, d.Unlock())
 	}
 	return errors.Join(errs...)
 }
@@ -397,7 +359,7 @@ func (s *Store) create(key checkpoint.Key, topicID [16]byte, c Config) (*Partiti
 		err = checkpoint.WritePartitionMetadata(s.fs, p.path(), topicID)
 	}
 	if err == nil {
-		err = d.names.sync(func() error { return s.fs.SyncDir(d.path) })
+		err = d.Sync()
 	}
 	if err != nil {
 		if !errors.Is(err, fs.ErrExist) {
@@ -475,8 +437,7 @@ func (s *Store) setAside(p *Partition, suffix string) (aside string, err error) 
 	if err := s.fs.Rename(p.path(), aside); err != nil {
 		return "", p.wrap(fmt.Errorf("%w: %w", ErrStorage, err))
 	}
-	d := p.logDir()
-	if err := d.names.sync(func() error { return s.fs.SyncDir(d.path) }); err != nil {
+	if err := p.logDir().Sync(); err != nil {
 		return "", p.wrap(fmt.Errorf("%w: %w", ErrStorage, err))
 	}
 	return aside, nil
@@ -518,6 +479,30 @@ func (s *Store) Stray(keep func(topic string, partition int32, id [16]byte) bool
 		s.logger.Warn("directory without a topic set aside", "dir", p.path(), "now", aside)
 	}
 	return errors.Join(errs...)
+}
+
+// skipProducerIDs makes sure that no producer id is given out twice although the file with the next one is lost or damaged, or
+// the directory was Kafka's: it goes on above all that can have been given out. Ids grow from 0, and 1,024 for each
+// millisecond since 1970 are more than any broker hands out. A store without records has given none out that matters.
+func (s *Store) skipProducerIDs() {
+	highest, used := int64(-1), false
+	for _, p := range s.All() {
+		used = used || p.LogEndOffset() > 0
+		for _, known := range p.Producers() {
+			highest = max(highest, known.ID)
+		}
+	}
+	s.mu.Lock()
+	used = used || len(s.broken) > 0
+	s.mu.Unlock()
+	name := filepath.Join(s.dirs[0].path, checkpoint.ProducerIDsName)
+	if used {
+		highest = max(highest, s.nowMs()<<10)
+		s.logger.Warn("which producer ids were given out is not known, going on above all", "file", name, "next", highest+1)
+	}
+	if err := s.ids.StartAbove(highest); err != nil { // none is given out before the file is there
+		s.logger.Warn("not written, again with the first id", "file", name, "error", err)
+	}
 }
 
 // NextProducerID returns an id that was never returned before, over all restarts.

@@ -168,6 +168,21 @@ func awaitErr(p *Partition, offset int64) error {
 	return <-done
 }
 
+// content copies the bytes of a slice; what is not durable is not mapped.
+func content(t testing.TB, s *Slice) []byte {
+	t.Helper()
+	if s.Mem != nil {
+		return bytes.Clone(s.Mem)
+	}
+	b := make([]byte, s.Len)
+	if s.Len > 0 {
+		if _, err := (&osRead{s.FD}).ReadAt(b, s.Offset); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
 // values reads everything from offset on.
 func values(t testing.TB, p *Partition, offset int64, iso Isolation) []string {
 	t.Helper()
@@ -180,7 +195,7 @@ func values(t testing.TB, p *Partition, offset int64, iso Isolation) []string {
 		if s.Len == 0 {
 			return out
 		}
-		for rest := bytes.Clone(s.Mem); len(rest) > 0; {
+		for rest := content(t, &s); len(rest) > 0; {
 			v, after, err := batch.Next(rest)
 			if err != nil {
 				t.Fatal(err)

@@ -110,7 +110,9 @@ func (p *Partition) lookupTime(ctx context.Context, g *segment, timestampMs, sta
 	}
 }
 
-// firstRecord decodes the batch at position at and returns the first record that matches.
+// firstRecord decodes the batch at position at and returns the first record that matches. Records stay opaque when they are
+// appended, so a client's batch may hold something else than records: no consumer gets one from it, and no answer comes from
+// it, but those of the other batches must.
 func (p *Partition) firstRecord(g *segment, at int64, size int, match func(*batch.Record) bool) (none TimestampOffset, ok bool, err error) {
 	f, err := g.open()
 	if err != nil {
@@ -124,7 +126,8 @@ func (p *Partition) firstRecord(g *segment, at int64, size int, match func(*batc
 	p.store.counters.TimeLookupBatches.Add(1)
 	it, err := v.Records(limits.DecompressedBatchBytes)
 	if err != nil {
-		return none, false, fmt.Errorf("%w: %s at %d: %w", ErrCorruptMessage, g.path(layout.LogSuffix), at, err)
+		p.passOver(g, at, err)
+		return none, false, nil
 	}
 	defer it.Close()
 	for it.Next() {
@@ -132,7 +135,15 @@ func (p *Partition) firstRecord(g *segment, at int64, size int, match func(*batc
 			return TimestampOffset{Offset: r.Offset, TimestampMs: r.TimestampMs, LeaderEpoch: v.PartitionLeaderEpoch()}, true, nil
 		}
 	}
-	return none, false, it.Err()
+	if err := it.Err(); err != nil {
+		p.passOver(g, at, err)
+	}
+	return none, false, nil
+}
+
+func (p *Partition) passOver(g *segment, at int64, err error) {
+	p.store.counters.UndecodableBatches.Add(1)
+	p.store.logger.Debug("lookup by time passes over a batch", "file", g.path(layout.LogSuffix), "position", at, "reason", err)
 }
 
 // MaxTimestamp finds the first record that carries the largest timestamp (KIP-734).
@@ -205,10 +216,11 @@ func (p *Partition) maxTimestampOf(ctx context.Context, g *segment, start, limit
 		if found && t.TimestampMs > best.TimestampMs {
 			best, ok = t, true
 		}
-		if named && found && v.BaseOffset() >= start {
+		if named && found && t.TimestampMs == largest && v.BaseOffset() >= start {
 			return best, ok, nil // the index names it, and all of it may be seen
 		}
-		if named && !found && from > start { // compaction took its records: the batches before it count
+		// Compaction took its records, or its header lied about them: the batches before it count.
+		if named && from > start {
 			named, from = false, start
 			if at, err = g.positionBefore(from); err != nil {
 				return best, false, err

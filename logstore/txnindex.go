@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
@@ -32,29 +33,74 @@ func (g *segment) abortedTxns() ([]AbortedTxn, error) {
 	return a, nil
 }
 
-// appendAborted writes one entry to the file and publishes it. Caller: Partition.mu. On error nothing has changed, except
+// appendAborted writes entries to the file and publishes them. Caller: Partition.mu. On error nothing has changed, except
 // that the file may be longer; the next write goes to the same place.
-func (g *segment) appendAborted(a AbortedTxn) error {
+func (g *segment) appendAborted(newest []AbortedTxn) error {
 	old, err := g.abortedTxns()
 	if err != nil {
 		return err
 	}
+	// A new array each time: readers may hold the old one.
+	grown := append(old[:len(old):len(old)], newest...)
+	if err := g.writeAborted(grown, g.txnMissing+len(newest)); err != nil {
+		return err
+	}
+	g.aborted.Store(&grown)
+	return nil
+}
+
+// writeAborted writes the newest entries of all to the file. Caller: Partition.mu.
+func (g *segment) writeAborted(all []AbortedTxn, newest int) error {
 	f, err := g.store.fs.OpenFile(g.path(layout.TxnIndexSuffix), vfs.Create)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(index.EncodeAborted(a), int64(len(old))*index.AbortedEntryBytes)
+	from := len(all) - newest
+	var b []byte
+	for _, a := range all[from:] {
+		b = append(b, index.EncodeAborted(a)...)
+	}
+	_, err = f.WriteAt(b, int64(from)*index.AbortedEntryBytes)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		g.hasTxnIndex, g.txnMissing = true, 0
+		g.txnUnsynced.Store(true)
 	}
-	// A new array each time: readers may hold the old one.
-	grown := append(old[:len(old):len(old)], a)
-	g.aborted.Store(&grown)
-	g.hasTxnIndex = true
-	g.txnUnsynced.Store(true)
+	return err
+}
+
+// writeMissingAborted writes what a recovery on a full disk could not, and syncs it. Caller: writeOutMu.
+func (p *Partition) writeMissingAborted() error {
+	for _, g := range p.segments.Load().all {
+		p.mu.Lock()
+		if p.failure.Load() != nil || g.txnMissing == 0 {
+			p.mu.Unlock()
+			continue
+		}
+		missing := g.txnMissing
+		all, err := g.abortedTxns()
+		if err == nil {
+			err = g.writeAborted(all, missing)
+		}
+		p.mu.Unlock()
+		if err == nil {
+			err = syncFile(p.store.fs, g.path(layout.TxnIndexSuffix))
+		}
+		if err == nil {
+			err = p.store.fs.SyncDir(p.path())
+		}
+		if err != nil {
+			p.mu.Lock()
+			g.txnMissing += missing // the ones that were appended meanwhile stand behind them
+			p.mu.Unlock()
+			return fmt.Errorf("%s: %w", g.path(layout.TxnIndexSuffix), err)
+		}
+	}
+	p.mu.Lock()
+	p.txnMissing = slices.ContainsFunc(p.segments.Load().all, func(g *segment) bool { return g.txnMissing > 0 })
+	p.mu.Unlock()
 	return nil
 }
 

@@ -24,6 +24,8 @@ const (
 	ProducersPerPartition = 100_000
 	// DecompressedBatchBytes bounds what one batch may become when records have to be looked at.
 	DecompressedBatchBytes = 256 << 20
+	// CountCheckBytes bounds how much of a produced batch is decompressed to count its records, which an event loop may do.
+	CountCheckBytes = 32 << 20
 	// StoreFileBytes bounds the small files that are read whole: checkpoints, meta.properties, snapshots.
 	StoreFileBytes = 64 << 20
 	// RecoveryChunkBytes is the read size of a recovery worker; a batch that is larger takes its own size, at most

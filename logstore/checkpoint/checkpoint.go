@@ -151,26 +151,30 @@ func RandomUUID() (id [16]byte) {
 	return id
 }
 
-// ReadPartitionMetadata reads partition.metadata ("version: 0", "topic_id: <uuid>").
-func ReadPartitionMetadata(fsys vfs.FS, dir string) (id [16]byte, found bool, err error) {
+// ErrDamaged says that a file holds something else than it should.
+var ErrDamaged = errors.New("damaged")
+
+// ReadPartitionMetadata reads partition.metadata ("version: 0", "topic_id: <uuid>"); the zero id: there is none. ErrDamaged:
+// it does not say one.
+func ReadPartitionMetadata(fsys vfs.FS, dir string) (id [16]byte, err error) {
 	name := filepath.Join(dir, MetadataName)
 	b, err := vfs.ReadFile(fsys, name, limits.StoreFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
-		return id, false, nil
+		return id, nil
 	}
 	if err != nil {
-		return id, false, err
+		return id, err
 	}
 	for line := range strings.Lines(string(b)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if key == "topic_id" {
 			if id, err = ParseUUID(strings.TrimSpace(value)); err != nil {
-				return id, false, fmt.Errorf("%s: %w", name, err)
+				return [16]byte{}, fmt.Errorf("%w: %s: %w", ErrDamaged, name, err)
 			}
-			return id, true, nil
+			return id, nil
 		}
 	}
-	return id, false, fmt.Errorf("%s: no topic_id", name)
+	return id, fmt.Errorf("%w: %s: no topic_id", ErrDamaged, name)
 }
 
 // WritePartitionMetadata replaces partition.metadata.

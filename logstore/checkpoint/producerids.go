@@ -25,23 +25,46 @@ type ProducerIDs struct {
 	reserved int64 // first id that is not reserved; owner: mu
 }
 
-// Open reads the file in a log directory.
-func (p *ProducerIDs) Open(fsys vfs.FS, dir string) error {
+// Open reads the file in a log directory. false: it is missing or says nothing, so which ids were given out is not known;
+// nothing is handed out before StartAbove.
+func (p *ProducerIDs) Open(fsys vfs.FS, dir string) (known bool, err error) {
 	p.fs, p.dir = fsys, dir
-	name := filepath.Join(dir, ProducerIDsName)
-	b, err := vfs.ReadFile(fsys, name, limits.StoreFileBytes)
+	b, err := vfs.ReadFile(fsys, filepath.Join(dir, ProducerIDsName), limits.StoreFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	version, rest, _ := strings.Cut(strings.TrimRight(string(b), "\n"), "\n")
-	n, err := strconv.ParseInt(rest, 10, 64)
-	if err != nil || version != "0" || n < 0 {
-		return fmt.Errorf("%s holds %q: restore it, or write a number above every producer id that was ever used", name, b)
-	}
+	n, ok := parseProducerIDs(b)
 	p.nextID, p.reserved = n, n
+	return ok, nil
+}
+
+// parseProducerIDs takes nothing but the whole file: a number whose last digits are missing is a smaller one.
+func parseProducerIDs(b []byte) (next int64, ok bool) {
+	text, whole := strings.CutSuffix(string(b), "\n")
+	digits, versioned := strings.CutPrefix(text, "0\n")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if !whole || !versioned || err != nil || n < 0 || strconv.FormatInt(n, 10) != digits {
+		return 0, false
+	}
+	return n, true
+}
+
+// StartAbove sets the first id where the file did not know it. An error says that the next start will not know it either.
+func (p *ProducerIDs) StartAbove(id int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.nextID, p.reserved = id+1, id+1
+	return p.write(p.reserved)
+}
+
+// write: owner mu held.
+func (p *ProducerIDs) write(reserved int64) error {
+	if err := vfs.WriteFileAtomic(p.fs, filepath.Join(p.dir, ProducerIDsName), p.dir, fmt.Appendf(nil, "0\n%d\n", reserved)); err != nil {
+		return fmt.Errorf("producer ids: %w", err)
+	}
 	return nil
 }
 
@@ -51,8 +74,8 @@ func (p *ProducerIDs) Next() (int64, error) {
 	defer p.mu.Unlock()
 	if p.nextID == p.reserved {
 		reserved := p.reserved + limits.ProducerIDBlock
-		if err := vfs.WriteFileAtomic(p.fs, filepath.Join(p.dir, ProducerIDsName), p.dir, fmt.Appendf(nil, "0\n%d\n", reserved)); err != nil {
-			return 0, fmt.Errorf("producer ids: %w", err)
+		if err := p.write(reserved); err != nil {
+			return 0, err
 		}
 		p.reserved = reserved
 	}

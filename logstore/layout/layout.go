@@ -61,6 +61,24 @@ func ParseSegmentFile(name string) (baseOffset int64, suffix string, ok bool) {
 	return n, name[len(digits):], true
 }
 
+// ParseTermFile splits the name of a segment's file with a leader's term in it, <base offset>.<term>.log; the term of a name
+// without one is 0.
+func ParseTermFile(name string) (baseOffset int64, term int32, suffix string, ok bool) {
+	baseOffset, suffix, ok = ParseSegmentFile(name)
+	if !ok {
+		return 0, 0, "", false
+	}
+	digits, rest, found := strings.Cut(suffix[1:], ".")
+	if !found {
+		return baseOffset, 0, suffix, true
+	}
+	n, err := strconv.ParseInt(digits, 10, 32)
+	if err != nil || n <= 0 || strconv.FormatInt(n, 10) != digits {
+		return baseOffset, 0, suffix, true
+	}
+	return baseOffset, int32(n), "." + rest, true
+}
+
 // PartitionDir is the name of a partition's directory.
 func PartitionDir(topic string, partition int32) string {
 	return topic + "-" + strconv.Itoa(int(partition))
@@ -94,8 +112,20 @@ func ParsePartitionDir(name string) (topic string, partition int32, ok bool) {
 // topic shortened where the name would be longer than a file system allows.
 func AsideDir(topic string, partition int32, unique [16]byte, suffix string) string {
 	tail := fmt.Sprintf("-%d.%x%s", partition, unique, suffix)
-	return topic[:min(len(topic), 255-len(tail))] + tail
+	return topic[:min(len(topic), maxFileNameBytes-len(tail))] + tail
 }
+
+// ParseFutureDir reads the name that AsideDir gave the copy of a partition; false also where the topic was shortened.
+func ParseFutureDir(name string) (topic string, partition int32, ok bool) {
+	name, found := strings.CutSuffix(name, FutureDirSuffix)
+	dot := strings.LastIndexByte(name, '.')
+	if !found || dot < 0 || len(name)-dot-1 != 32 || len(name)+len(FutureDirSuffix) >= maxFileNameBytes {
+		return "", 0, false
+	}
+	return ParsePartitionDir(name[:dot])
+}
+
+const maxFileNameBytes = 255
 
 // SegmentSuffixes are the files of a segment. The log goes last: while it has its name, so have the others.
 var SegmentSuffixes = []string{TxnIndexSuffix, TimeIndexSuffix, IndexSuffix, LogSuffix}

@@ -43,6 +43,7 @@ type Task struct {
 	cut       bool
 	epochLost bool
 	remove    []string // files that describe what is gone
+	used      int64    // offset of the snapshot that the replay began with; -1: none
 }
 
 // StopMark is what a clean stop wrote down of a partition (kaas-log-end-checkpoint).
@@ -53,7 +54,7 @@ type StopMark struct {
 
 // Log is what was found.
 type Log struct {
-	TopicID     [16]byte // zero: there was no partition.metadata
+	TopicID     [16]byte // zero: partition.metadata is missing or damaged
 	Segments    []*Segment
 	LogStart    int64
 	EndOffset   int64
@@ -72,6 +73,7 @@ type Segment struct {
 	Sealed                           bool
 	HasTxnIndex                      bool
 	Aborted                          *[]index.AbortedTxn // nil: not looked at
+	TxnMissing                       int                 // newest entries of Aborted that a full disk kept out of the file
 	Index                            *index.Writable     // nil: the files hold
 	SinceIndexBytes                  int64
 	MaxTimestampMs, MaxTimestampAt   int64 // UnknownTimestamp: in the time index
@@ -104,11 +106,16 @@ func (t *Task) Run() (*Log, error) {
 }
 
 func (t *Task) run() error {
-	id, _, err := checkpoint.ReadPartitionMetadata(t.FS, t.Dir)
-	if err != nil {
+	id, err := checkpoint.ReadPartitionMetadata(t.FS, t.Dir)
+	if errors.Is(err, checkpoint.ErrDamaged) {
+		t.Logger.Warn("topic id unreadable, the next one that asks for the partition gives it its id", "dir", t.Dir, "reason", err)
+	} else if err != nil {
 		return err
 	}
 	t.log.TopicID = id
+	if err := t.adoptTerms(); err != nil {
+		return err
+	}
 	if err := t.finishSwaps(); err != nil {
 		return err
 	}
@@ -255,6 +262,9 @@ func (t *Task) settle() error {
 		}
 	}
 	l.Point = l.EndOffset
+	if err := t.prune(); err != nil {
+		return err
+	}
 	if l.Clean {
 		return nil
 	}
@@ -280,6 +290,24 @@ func (t *Task) settle() error {
 			return err
 		}
 		l.DirUnsynced = false
+	}
+	return nil
+}
+
+// prune removes the producer snapshots of earlier clean stops (ProducerStateManager.removeStraySnapshots): those of segments
+// stay, and of the others the newest when it is the newest of all.
+func (t *Task) prune() error {
+	stray := func(at int64) bool {
+		return at != t.used && !slices.ContainsFunc(t.log.Segments, func(g *Segment) bool { return g.BaseOffset == at })
+	}
+	for i, at := range t.snapshots {
+		name := layout.SegmentFile(t.Dir, at, layout.SnapshotSuffix)
+		if i == len(t.snapshots)-1 || !stray(at) || slices.Contains(t.remove, name) {
+			continue
+		}
+		if err := t.FS.Remove(name); err != nil {
+			return err
+		}
 	}
 	return nil
 }

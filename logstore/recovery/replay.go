@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sort"
 
+	"golang.org/x/sys/unix"
+
 	"kaas/codec/batch"
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
@@ -21,11 +23,11 @@ import (
 func (t *Task) replay() error {
 	l := &t.log
 	if l.Clean && !t.Stop.ProducersKnown && !t.needEpochs() {
-		l.Producers = producer.New()
+		l.Producers, t.used = producer.New(), -1
 		return nil
 	}
 	states, from := t.readSnapshot(l.EndOffset)
-	l.Producers = states
+	l.Producers, t.used = states, from
 	from = max(from, l.Segments[0].BaseOffset)
 	for i, g := range l.Segments {
 		if g.EndOffset <= from && i < len(l.Segments)-1 && !t.needEpochs() {
@@ -128,7 +130,7 @@ func (t *Task) replaySegment(g *Segment, from int64) error {
 	if slices.Equal(aborted, before) && (t.Durable < 0 || len(aborted) == 0) {
 		return nil // in place the file is written again: its last sync may have failed
 	}
-	return t.rewriteAborted(g, aborted)
+	return t.rewriteAborted(g, before, aborted)
 }
 
 // replayBatch applies one batch of a producer. v is only its header.
@@ -174,16 +176,39 @@ func (t *Task) keptAborted(g *Segment, from int64) (aborted, before []index.Abor
 	return aborted, before
 }
 
-func (t *Task) rewriteAborted(g *Segment, aborted []index.AbortedTxn) error {
+// rewriteAborted replaces the file. On a full disk it keeps of it what is right, and the log serves what is in memory: the
+// rest is written before a snapshot, or a recovery point, lets the next recovery begin behind it.
+func (t *Task) rewriteAborted(g *Segment, before, aborted []index.AbortedTxn) error {
 	var b []byte
 	for _, a := range aborted {
 		b = append(b, index.EncodeAborted(a)...)
 	}
-	if err := vfs.WriteFileAtomic(t.FS, g.path(layout.TxnIndexSuffix), t.Dir, b); err != nil {
+	name := g.path(layout.TxnIndexSuffix)
+	err := vfs.WriteFileAtomic(t.FS, name, t.Dir, b)
+	if err == nil {
+		g.HasTxnIndex = true
+		return nil
+	}
+	if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
 		return err
 	}
-	g.HasTxnIndex = true
-	return nil
+	right := 0
+	for right < len(before) && right < len(aborted) && before[right] == aborted[right] {
+		right++
+	}
+	g.TxnMissing = len(aborted) - right
+	t.Logger.Warn("transaction index not written, later", "file", name, "missing", g.TxnMissing, "error", err)
+	if !g.HasTxnIndex {
+		return nil
+	}
+	f, err := t.FS.OpenFile(name, 0)
+	if err != nil {
+		return err
+	}
+	if err = f.Truncate(int64(right) * index.AbortedEntryBytes); err == nil {
+		err = f.Datasync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 // locateTransactions finds out where the open transactions of a snapshot begin in the files; the last stable offset needs

@@ -36,6 +36,7 @@ type Info struct {
 	AppendTimeMs int64 // -1: CreateTime
 	Producers    bool  // some batch has a producer id
 	Controls     bool
+	Decoded      bool // a batch was decompressed, because its header claimed more records than such bytes mostly hold
 }
 
 // Records checks what can be checked without the partition's state, and stamps LogAppendTime. It matches
@@ -63,6 +64,11 @@ func Records(records []byte, c *Rules, nowMs int64) (Info, error) {
 		}
 		if err := checkBatch(v, c, nowMs); err != nil {
 			return info, err
+		}
+		if c.FromClient {
+			if info.Decoded, err = checkCount(v); err != nil {
+				return info, err
+			}
 		}
 		if c.LogAppendTime {
 			v.SetLogAppendTime(nowMs)
@@ -109,6 +115,41 @@ func checkBatch(v batch.View, c *Rules, nowMs int64) error {
 	return nil
 }
 
+const (
+	// minRecordBytes is the smallest record: seven fields of one byte (DefaultRecord).
+	minRecordBytes = 7
+	// plausibleRatio: compressed batches whose records would have to be packed better than that are looked into.
+	plausibleRatio = 4
+)
+
+// checkCount refuses a batch that can't hold as many records as it claims: the log end would move by what the header says.
+// Kafka decodes every batch and refuses each wrong count; here one that lies by less than fits the bytes takes offsets
+// that nobody gets, and no more of them than the same bytes could have taken honestly.
+func checkCount(v batch.View) (decoded bool, err error) {
+	count, bytes := int64(v.RecordCount()), int64(len(v)-batch.HeaderBytes)
+	if v.Compression() == batch.None {
+		if count*minRecordBytes > bytes {
+			return false, fmt.Errorf("%w: %d records in %d bytes", ErrInvalidRecord, count, bytes)
+		}
+		return false, nil
+	}
+	if count*minRecordBytes <= plausibleRatio*bytes {
+		return false, nil
+	}
+	if count*minRecordBytes > limits.CountCheckBytes {
+		return false, fmt.Errorf("%w: %d records in one batch, at most %d bytes are decompressed to count them", ErrInvalidRecord, count, limits.CountCheckBytes)
+	}
+	found := int64(0)
+	err = eachRecord(v, limits.CountCheckBytes, func(int32, *batch.Record) { found++ })
+	if err == nil && found != count {
+		err = fmt.Errorf("%d records, the header says %d", found, count)
+	}
+	if err != nil && !errors.Is(err, batch.ErrTooLarge) { // so many bytes hold the records
+		return true, fmt.Errorf("%w: %w", ErrInvalidRecord, err)
+	}
+	return true, nil
+}
+
 // checkTimestamps: first and largest timestamp must lie within the bounds (LogValidator.validateTimestamp).
 func checkTimestamps(v batch.View, c *Rules, nowMs int64) error {
 	first, largest := v.BaseTimestamp(), v.MaxTimestamp()
@@ -146,7 +187,7 @@ func rejectTimestamps(v batch.View, c *Rules, nowMs int64) error {
 	// The subtraction overflows for Kafka's default of no lower bound, there as here.
 	oldest, newest := nowMs-c.TimestampBeforeMaxMs, nowMs+c.TimestampAfterMaxMs
 	e := &RejectedError{Cause: ErrInvalidTimestamp, Message: "One or more records have been rejected due to invalid timestamp"}
-	_ = eachRecord(v, func(index int32, r *batch.Record) {
+	_ = eachRecord(v, limits.DecompressedBatchBytes, func(index int32, r *batch.Record) {
 		tooOld := c.TimestampBeforeMaxMs >= 0 && nowMs-r.TimestampMs > c.TimestampBeforeMaxMs
 		tooNew := c.TimestampAfterMaxMs >= 0 && r.TimestampMs-nowMs > c.TimestampAfterMaxMs
 		if r.TimestampMs != batch.NoTimestamp && (tooOld || tooNew) {
@@ -162,7 +203,7 @@ func rejectTimestamps(v batch.View, c *Rules, nowMs int64) error {
 // it costs compacted topics only.
 func Keys(v batch.View, topic string, partition int32) error {
 	e := &RejectedError{Cause: ErrInvalidRecord}
-	err := eachRecord(v, func(index int32, r *batch.Record) {
+	err := eachRecord(v, limits.DecompressedBatchBytes, func(index int32, r *batch.Record) {
 		if r.Key == nil {
 			e.Records = append(e.Records, RecordError{index, fmt.Sprintf("Compacted topic cannot accept message without key in topic partition %s-%d", topic, partition)})
 		}
@@ -182,8 +223,8 @@ func Keys(v batch.View, topic string, partition int32) error {
 	return e
 }
 
-func eachRecord(v batch.View, f func(index int32, r *batch.Record)) error {
-	it, err := v.Records(limits.DecompressedBatchBytes)
+func eachRecord(v batch.View, maxBytes int, f func(index int32, r *batch.Record)) error {
+	it, err := v.Records(maxBytes)
 	if err != nil {
 		return err
 	}

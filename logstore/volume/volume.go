@@ -1,0 +1,230 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"kaas/internal/vfs"
+	"kaas/logstore/checkpoint"
+	"kaas/logstore/layout"
+)
+
+// Dir is one log directory. Its owner has the lock until Unlock.
+type Dir struct {
+	Path string
+	ID   string // directory.id of meta.properties
+
+	fs     vfs.FS
+	logger *slog.Logger
+	lock   vfs.Lock // nil: let go of
+	names  sharedSync
+}
+
+// OpenAll locks every directory, agrees on the cluster id ("": that of the directories, or a new one) and writes
+// meta.properties where it is missing. On an error the directories that are locked already are returned, for Unlock.
+func OpenAll(fsys vfs.FS, logger *slog.Logger, paths []string, brokerID int32, wanted string) (dirs []*Dir, clusterID string, err error) {
+	metas := make([]checkpoint.MetaProperties, len(paths))
+	clusterID = wanted
+	for i, path := range paths {
+		d := &Dir{Path: path, fs: fsys, logger: logger}
+		if err := d.take(); err != nil {
+			return dirs, "", err
+		}
+		dirs = append(dirs, d)
+		m, found, err := checkpoint.ReadMeta(fsys, path)
+		if err != nil {
+			return dirs, "", err
+		}
+		if found && m.NodeID != brokerID {
+			return dirs, "", fmt.Errorf("%s belongs to node.id %d, this broker is %d", path, m.NodeID, brokerID)
+		}
+		if found && clusterID != "" && m.ClusterID != "" && m.ClusterID != clusterID {
+			return dirs, "", fmt.Errorf("%s belongs to cluster.id %s, not to %s", path, m.ClusterID, clusterID)
+		}
+		if m.ClusterID != "" {
+			clusterID = m.ClusterID
+		}
+		metas[i] = m
+	}
+	if clusterID == "" {
+		clusterID = checkpoint.NewUUIDString()
+	}
+	for i, d := range dirs {
+		m := checkpoint.MetaProperties{ClusterID: clusterID, NodeID: brokerID, DirectoryID: metas[i].DirectoryID}
+		if m.DirectoryID == "" {
+			m.DirectoryID = checkpoint.NewUUIDString()
+		}
+		d.ID = m.DirectoryID
+		if m != metas[i] {
+			if err := checkpoint.WriteMeta(fsys, d.Path, m); err != nil {
+				return dirs, "", err
+			}
+		}
+	}
+	return dirs, clusterID, nil
+}
+
+func (d *Dir) take() error {
+	if err := vfs.MakeDir(d.fs, d.Path); err != nil {
+		return err
+	}
+	lock, err := d.fs.Lock(filepath.Join(d.Path, layout.LockName))
+	var locked *vfs.LockedError
+	switch {
+	case errors.As(err, &locked):
+		return fmt.Errorf("log directory %s is in use: %w", d.Path, err)
+	case err != nil:
+		return fmt.Errorf("log directory %s can't be used: %w", d.Path, err)
+	}
+	d.lock = lock
+	return nil
+}
+
+// Unlock lets another process have the directory. It is idempotent.
+func (d *Dir) Unlock() error {
+	lock := d.lock
+	if d.lock = nil; lock == nil {
+		return nil
+	}
+	return lock.Unlock()
+}
+
+// Sync makes the names in the directory durable. Calls at the same time share one.
+func (d *Dir) Sync() error {
+	return d.names.sync(func() error { return d.fs.SyncDir(d.Path) })
+}
+
+// State is what the files of a directory say about the last stop.
+type State struct {
+	Clean          bool
+	RecoveryPoints map[checkpoint.Key][]int64
+	LogStarts      map[checkpoint.Key][]int64
+	CleanedTo      map[checkpoint.Key][]int64
+	Ends           map[checkpoint.Key][]int64 // end, active base, active size, 1 when producers are known; only if clean
+}
+
+// ReadState reads the checkpoints and takes the clean mark away, durably: from here on a crash is a crash. Unreadable
+// checkpoints are as if missing: more is scanned.
+func (d *Dir) ReadState() (st State, err error) {
+	read := func(name string, numbers int) map[checkpoint.Key][]int64 {
+		m, err := checkpoint.ReadOffsets(d.fs, filepath.Join(d.Path, name), numbers)
+		if err != nil {
+			d.logger.Warn("checkpoint ignored", "file", filepath.Join(d.Path, name), "reason", err)
+		}
+		return m
+	}
+	mark := filepath.Join(d.Path, layout.CleanShutdownName)
+	if _, err := d.fs.Stat(mark); err == nil {
+		st.Clean = true
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return st, err
+	}
+	st.RecoveryPoints = read(layout.RecoveryPointName, 1)
+	st.LogStarts = read(layout.LogStartName, 1)
+	st.CleanedTo = read(layout.CleanedToName, 1)
+	if st.Clean {
+		st.Ends = read(layout.EndStateName, 4)
+		if err := d.fs.Remove(mark); err != nil {
+			return st, err
+		}
+		if err := d.fs.SyncDir(d.Path); err != nil {
+			return st, err
+		}
+	}
+	return st, nil
+}
+
+// Partition is a partition's directory.
+type Partition struct {
+	Key  checkpoint.Key
+	Path string
+}
+
+// List finds the partitions' directories, and what an interrupted deletion left. What is foreign is named and left alone.
+func (d *Dir) List() (partitions []Partition, deleted []string, err error) {
+	entries, err := d.fs.List(d.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		path := filepath.Join(d.Path, e.Name)
+		topic, partition, ok := layout.ParsePartitionDir(e.Name)
+		switch {
+		case ok && e.Dir:
+			partitions = append(partitions, Partition{checkpoint.Key{Topic: topic, Partition: partition}, path})
+		case layout.OwnNames[e.Name] || e.Dir && (strings.HasSuffix(e.Name, layout.StrayDirSuffix) || strings.HasSuffix(e.Name, layout.FutureDirSuffix)):
+		case e.Dir && strings.HasSuffix(e.Name, layout.DeleteDirSuffix) && strings.Contains(e.Name, "."):
+			deleted = append(deleted, path)
+		case !e.Dir && strings.HasSuffix(e.Name, layout.TemporarySuffix) && layout.OwnNames[strings.TrimSuffix(e.Name, layout.TemporarySuffix)]:
+			d.logger.Debug("left over by a crash", "file", path)
+		default:
+			d.logger.Warn("not a partition, left alone", "path", path)
+		}
+	}
+	return partitions, deleted, nil
+}
+
+// Move is one that a stop interrupted before its end: it goes on when it is begun again.
+type Move struct {
+	Key checkpoint.Key
+	To  *Dir
+}
+
+// SettleMoves brings to an end what moves a stop interrupted: of two directories of one partition the one with the mark is
+// the newer one. A copy that is not complete is unfinished; what it has is removed.
+func SettleMoves(dirs []*Dir) (unfinished []Move, remove []string, err error) {
+	at := map[string][]*Dir{}
+	for _, d := range dirs {
+		entries, err := d.fs.List(d.Path)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, e := range entries {
+			if _, _, ok := layout.ParsePartitionDir(e.Name); ok && e.Dir {
+				at[e.Name] = append(at[e.Name], d)
+			} else if e.Dir && strings.HasSuffix(e.Name, layout.FutureDirSuffix) && strings.Contains(e.Name, ".") {
+				remove = append(remove, filepath.Join(d.Path, e.Name))
+				if topic, partition, ok := layout.ParseFutureDir(e.Name); ok {
+					unfinished = append(unfinished, Move{checkpoint.Key{Topic: topic, Partition: partition}, d})
+				}
+			}
+		}
+	}
+	for name, in := range at {
+		if err := settleMove(name, in); err != nil {
+			return nil, nil, err
+		}
+	}
+	return unfinished, remove, nil
+}
+
+func settleMove(name string, dirs []*Dir) error {
+	for _, d := range dirs {
+		mark := filepath.Join(d.Path, name, layout.MovedName)
+		if _, err := d.fs.Stat(mark); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		topic, partition, _ := layout.ParsePartitionDir(name)
+		for _, older := range dirs {
+			if older == d {
+				continue
+			}
+			aside := filepath.Join(older.Path, layout.AsideDir(topic, partition, checkpoint.RandomUUID(), layout.DeleteDirSuffix))
+			if err := d.fs.Rename(filepath.Join(older.Path, name), aside); err != nil {
+				return err
+			}
+			if err := d.fs.SyncDir(older.Path); err != nil {
+				return err
+			}
+			d.logger.Info("move of a partition finished that a stop interrupted", "dir", filepath.Join(d.Path, name), "removed", aside)
+		}
+		return d.fs.Remove(mark)
+	}
+	return nil
+}
