@@ -5,6 +5,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -116,8 +117,8 @@ func (s toolSession) deleteRecords(t *testing.T) {
 		mustContain(t, s.tool(t, "", "kafka-delete-records", "--offset-json-file", offsets), step.want)
 	}
 	must(t, os.WriteFile(offsets, []byte(`{"version":1,"partitions":[{"topic":"assigned","partition":0,"offset":999999}]}`), 0o600))
-	stdout, stderr, _ := try(t, nil, fromRoot(t, "e2e/kafka/tool"), append([]string{"kafka-delete-records"}, append(s.bootstrap, "--offset-json-file", offsets)...)...)
-	mustContain(t, stdout+stderr, "OffsetOutOfRangeException")
+	answer := runTool(t, "", "kafka-delete-records", append(slices.Clone(s.bootstrap), "--offset-json-file", offsets)...)
+	mustContain(t, answer.Stdout+answer.Stderr, "OffsetOutOfRangeException")
 }
 
 func (s toolSession) logDirs(t *testing.T) {

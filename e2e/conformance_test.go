@@ -4,8 +4,6 @@ package e2e
 
 import (
 	"net"
-	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -14,13 +12,7 @@ import (
 // answers with the same classes; see e2e/conformance.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	needJava(t)
-	jars := strings.TrimSpace(run(t, nil, fromRoot(t, "e2e/kafka/fetch"))) + "/*"
-	classes := t.TempDir()
-	sources, err := filepath.Glob(fromRoot(t, "e2e/conformance/*.java"))
-	must(t, err)
-	run(t, nil, "javac", append([]string{"-nowarn", "-d", classes, "-cp", jars}, sources...)...)
-	java := []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classes + ":" + jars}
+	java := []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", javaClassPath(t)}
 
 	// First the judge itself: it must refuse what it is there to find.
 	t.Log(run(t, nil, "java", append(java, "SelfTest")...))

@@ -219,7 +219,11 @@ func try(t *testing.T, stdin []byte, name string, arguments ...string) (stdout, 
 // kafkaTool runs one of Apache Kafka's own tools to its end.
 func kafkaTool(t *testing.T, stdin []byte, name string, arguments ...string) string {
 	t.Helper()
-	return run(t, stdin, fromRoot(t, "e2e/kafka/tool"), append([]string{name}, arguments...)...)
+	answer := runTool(t, string(stdin), name, arguments...)
+	if answer.Code != 0 {
+		t.Fatalf("%s %s: exit code %d\n%s\n%s", name, strings.Join(arguments, " "), answer.Code, lastLines(answer.Stdout), lastLines(answer.Stderr))
+	}
+	return answer.Stdout
 }
 
 // needProgram fails the test with the words that install a missing program.

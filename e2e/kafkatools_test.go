@@ -70,12 +70,11 @@ func (s toolSession) tool(t *testing.T, stdin string, name string, arguments ...
 // refused runs a tool that must fail and returns all that it printed.
 func (s toolSession) refused(t *testing.T, name string, arguments ...string) string {
 	t.Helper()
-	arguments = append(append([]string{name}, s.bootstrap...), arguments...)
-	stdout, stderr, err := try(t, nil, fromRoot(t, "e2e/kafka/tool"), arguments...)
-	if err == nil {
-		t.Fatalf("%v should have failed:\n%s", arguments, stdout)
+	answer := runTool(t, "", name, append(slices.Clone(s.bootstrap), arguments...)...)
+	if answer.Code == 0 {
+		t.Fatalf("%s %v should have failed:\n%s", name, arguments, answer.Stdout)
 	}
-	return stdout + stderr
+	return answer.Stdout + answer.Stderr
 }
 
 func (s toolSession) versions(t *testing.T) {
