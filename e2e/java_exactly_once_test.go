@@ -200,8 +200,14 @@ func TestJavaLoopOverKills(t *testing.T) {
 		offsets.Each(func(o kadm.OffsetResponse) { total += o.At })
 		return total, err
 	}
-	kills := 0
-	for ; kills < loopKills; kills++ {
+	kills := loopKills
+	if targetIsKafka() {
+		// Apache Kafka 4.4.0 has hung here at the fourth kill: both transactions of the classic
+		// group CompleteAbort, and open for good in __consumer_offsets.
+		kills = 2
+	}
+	for kill := range kills {
+		at := map[string]int64{}
 		wanted := map[string]int64{}
 		eventually(t, 60*time.Second, func() error {
 			for _, group := range groups {
@@ -209,6 +215,7 @@ func TestJavaLoopOverKills(t *testing.T) {
 				if err != nil {
 					return err
 				}
+				at[group] = got
 				if wanted[group] == 0 {
 					wanted[group] = min(loopInputs, got+100+random.Int64N(500))
 				}
@@ -218,6 +225,7 @@ func TestJavaLoopOverKills(t *testing.T) {
 			}
 			return nil
 		})
+		t.Logf("kill %d when %v of %d inputs were consumed", kill+1, at, loopInputs)
 		b.kill9()
 		b.start()
 	}
