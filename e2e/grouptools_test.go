@@ -294,7 +294,7 @@ func (s *groupToolSession) formatters(t *testing.T) {
 		return all
 	}
 	text := func(v any) string { return fmt.Sprint(v) } // maps are printed in the order of their keys
-	last := map[string]string{} // by key, the last value that is no tombstone
+	last := map[string]string{}                         // by key, the last value that is no tombstone
 	for _, record := range print("OffsetsMessageFormatter") {
 		if record["value"] == nil {
 			continue
