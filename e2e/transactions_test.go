@@ -5,8 +5,12 @@ package e2e
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +18,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // The consume-transform-produce loop of TestExactlyOnceOverKills.
@@ -244,6 +249,185 @@ func TestKafkaTransactionTools(t *testing.T) {
 	out = s.tool(t, "", "kafka-console-consumer", "--topic", "__transaction_state", "--from-beginning", "--timeout-ms", "5000",
 		"--formatter", "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter")
 	mustContain(t, out, `"transactionalId":"perf"`, `"transactionalId":"hanging"`)
+}
+
+// TestHangingTransaction: transactional records of which no coordinator knows hold
+// read_committed back, as after a fault of a client or a broker of old. Apache
+// Kafka's tool finds them and nothing else, and ends them.
+func TestHangingTransaction(t *testing.T) {
+	t.Parallel()
+	needJava(t)
+	// With the verification the broker refuses to make one.
+	b := startBroker(t, "transaction.partition.verification.enable=false")
+	s := toolSession{b: b, bootstrap: []string{"--bootstrap-server", b.address}}
+	b.createTopic(t, "load", 2, nil)
+	for _, id := range []string{"open", "idle"} {
+		client := b.client(t, kgo.TransactionalID(id), kgo.DefaultProduceTopic("load"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		must(t, client.BeginTransaction())
+		must(t, client.ProduceSync(testContext(t), &kgo.Record{Value: []byte("open")}).FirstErr())
+		if id == "idle" {
+			must(t, client.EndTransaction(testContext(t), kgo.TryCommit))
+		}
+	}
+	p := pair{topic: "load"}
+	metadata, err := b.admin(t).Metadata(testContext(t), "load")
+	must(t, err)
+	p.ids[0] = [16]byte(metadata.Topics["load"].ID)
+	conn, err := net.Dial("tcp", b.address)
+	must(t, err)
+	defer conn.Close()
+	const producerID, producerEpoch = 777_777, 3
+	hour := time.Now().Add(-time.Hour).UnixMilli()
+	request := p.produce(0, 11, -1, 1, rawBatch(hour, func(b []byte) {
+		b[22] |= 0x10 // transactional
+		binary.BigEndian.PutUint64(b[43:], producerID)
+		binary.BigEndian.PutUint16(b[51:], producerEpoch)
+		binary.BigEndian.PutUint32(b[53:], 0)
+	}, "hanging")).(*kmsg.ProduceRequest)
+	request.TransactionID = ptr("forgotten")
+	if code := exchange(t, conn, request).(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode; code != 0 {
+		t.Fatalf("error %d", code)
+	}
+	plain := b.client(t, kgo.DefaultProduceTopic("load"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	must(t, plain.ProduceSync(testContext(t), &kgo.Record{Partition: 1, Value: []byte("behind")}).FirstErr())
+	stable := func() int64 {
+		offsets, err := b.admin(t).ListCommittedOffsets(testContext(t), "load")
+		must(t, err)
+		at, _ := offsets.Lookup("load", 1)
+		return at.Offset
+	}
+	start := b.endOffsets(t, "load")[1] - 2
+	if at := stable(); at != start {
+		t.Fatalf("the last stable offset is %d, the hanging transaction begins at %d", at, start)
+	}
+
+	// The open transaction is younger than a quarter of an hour, and known.
+	find := func(arguments ...string) []string {
+		t.Helper()
+		return slices.DeleteFunc(rows(s.tool(t, "", "kafka-transactions", append([]string{"find-hanging"}, arguments...)...)), func(row string) bool { return strings.HasPrefix(row, "Topic ") })
+	}
+	for _, where := range [][]string{{"--broker-id", "1"}, {"--topic", "load"}, {"--topic", "load", "--partition", "1"}, {"--topic", "load", "--max-transaction-timeout", "0"}} {
+		found := find(where...)
+		if want := fmt.Sprintf("load 1 %d %d -1 %d ", producerID, producerEpoch, start); len(found) != 1 || !strings.HasPrefix(found[0], want) {
+			t.Fatalf("%v finds %q, not %q alone", where, found, want)
+		}
+	}
+	if found := find("--topic", "load", "--partition", "0", "--max-transaction-timeout", "0"); len(found) != 0 {
+		t.Fatalf("an open transaction is taken for a hanging one: %q", found)
+	}
+	s.tool(t, "", "kafka-transactions", "abort", "--topic", "load", "--partition", "1", "--start-offset", fmt.Sprint(start))
+	if found := find("--topic", "load"); len(found) != 0 {
+		t.Fatalf("still found: %q", found)
+	}
+	if at, end := stable(), b.endOffsets(t, "load")[1]; at != end || end != start+3 {
+		t.Fatalf("the last stable offset is %d of %d; the marker should stand at %d", at, end, start+2)
+	}
+	out := s.tool(t, "", "kafka-console-consumer", "--topic", "load", "--partition", "1", "--offset", "0", "--max-messages", "1", "--timeout-ms", "30000", "--isolation-level", "read_committed")
+	if strings.TrimSpace(out) != "behind" {
+		t.Fatalf("under read_committed the first record is %q", out)
+	}
+
+	mustBeStates := func(out string, wanted ...string) {
+		t.Helper()
+		var got []string
+		for _, row := range rows(out) {
+			if f := strings.Fields(row); f[0] != "TransactionalId" {
+				got = append(got, f[0]+" "+f[len(f)-1])
+			}
+		}
+		if !slices.Equal(got, wanted) {
+			t.Errorf("%v should be listed:\n%s", wanted, out)
+		}
+	}
+	mustBeStates(s.tool(t, "", "kafka-transactions", "list"), "idle CompleteCommit", "open Ongoing")
+	mustBeStates(s.tool(t, "", "kafka-transactions", "list", "--duration-filter", "0"), "idle CompleteCommit", "open Ongoing")
+	mustBeStates(s.tool(t, "", "kafka-transactions", "list", "--duration-filter", "3600000"))
+	mustBeStates(s.tool(t, "", "kafka-transactions", "list", "--transactional-id-pattern", "id.*"), "idle CompleteCommit")
+	s.tool(t, "", "kafka-transactions", "forceTerminateTransaction", "--transactionalId", "open")
+	eventually(t, 30*time.Second, func() error {
+		if out := s.tool(t, "", "kafka-transactions", "describe", "--transactional-id", "open"); !strings.Contains(out, "\tEmpty ") {
+			return fmt.Errorf("the transaction was to be aborted:\n%s", out)
+		}
+		return nil
+	})
+}
+
+// TestVerifiableTools: Kafka's own verifying producer and consumer, in a group of each
+// protocol. Each event is a line of JSON.
+func TestVerifiableTools(t *testing.T) {
+	t.Parallel()
+	needJava(t)
+	b := startBroker(t)
+	s := toolSession{b: b, bootstrap: []string{"--bootstrap-server", b.address}}
+	b.createTopic(t, "verified", 3, nil)
+	type event struct {
+		Name               string
+		Sent, Acked, Count int64
+		Success            bool
+		Value              string
+		Partition          int32
+		Offset             int64
+		Offsets            []struct {
+			Partition int32
+			Offset    int64
+		}
+	}
+	events := func(out string) (all []event) {
+		t.Helper()
+		for line := range strings.Lines(out) {
+			if strings.HasPrefix(line, "{") {
+				var e event
+				must(t, json.Unmarshal([]byte(line), &e))
+				all = append(all, e)
+			}
+		}
+		return all
+	}
+	const records = 3_000
+	successes := map[string]bool{}
+	out := s.tool(t, "", "kafka-verifiable-producer", "--topic", "verified", "--max-messages", fmt.Sprint(records), "--repeating-keys", "30", "--value-prefix", "7")
+	for _, e := range events(out) {
+		switch e.Name {
+		case "producer_send_success":
+			successes[fmt.Sprintf("%s at %d-%d", e.Value, e.Partition, e.Offset)] = true
+		case "producer_send_error":
+			t.Errorf("%+v", e)
+		case "tool_data":
+			if e.Sent != records || e.Acked != records {
+				t.Errorf("%+v", e)
+			}
+		}
+	}
+	if len(successes) != records {
+		t.Fatalf("%d records of %d are acknowledged:\n%s", len(successes), records, lastLines(out))
+	}
+	for _, protocol := range []string{"classic", "consumer"} {
+		read, committed, consumed := 0, map[int32]int64{}, int64(0)
+		for _, e := range events(s.tool(t, "", "kafka-verifiable-consumer", "--topic", "verified", "--group-id", "verifiers-"+protocol, "--group-protocol", protocol, "--max-messages", fmt.Sprint(records), "--verbose")) {
+			switch e.Name {
+			case "record_data":
+				if at := fmt.Sprintf("%s at %d-%d", e.Value, e.Partition, e.Offset); !successes[at] {
+					t.Errorf("%s: %s was not acknowledged there", protocol, at)
+				}
+				read++
+			case "records_consumed":
+				consumed += e.Count
+			case "offsets_committed":
+				if !e.Success {
+					t.Errorf("%+v", e)
+				}
+				for _, p := range e.Offsets {
+					committed[p.Partition] = p.Offset
+				}
+			}
+		}
+		if read != records || consumed != records {
+			t.Errorf("%s: %d records were read and %d reported of %d", protocol, read, consumed, records)
+		}
+		if ends := b.endOffsets(t, "verified"); !maps.Equal(committed, ends) {
+			t.Errorf("%s: committed are %v of %v", protocol, committed, ends)
+		}
+	}
 }
 
 // TestJavaExactlyOnceOverKills is the same with Apache Kafka's own copier, a consume-

@@ -75,12 +75,16 @@ final class ToolServer {
     private static synchronized void exit(int code, String message) {
         if (exitCode == null) {
             exitCode = code;
-            silence();
+            end();
         }
         throw new Exited();
     }
 
-    private static void silence() {
+    /** What the end of a JVM does: the hooks run, and nothing that comes later is heard. */
+    private static void end() {
+        List<Runnable> hooks = new ArrayList<>(HOOKS);
+        HOOKS.clear();
+        hooks.forEach(Runnable::run);
         System.out.flush();
         System.err.flush();
         OUT.to = OutputStream.nullOutputStream();
@@ -106,10 +110,7 @@ final class ToolServer {
                 exitCode = 1;
             }
         }
-        List<Runnable> hooks = new ArrayList<>(HOOKS);
-        HOOKS.clear();
-        hooks.forEach(Runnable::run);
-        silence();
+        end();
         return JSON.createObjectNode().put("stdout", out.toString(StandardCharsets.UTF_8)).put("stderr", err.toString(StandardCharsets.UTF_8)).put("code", exitCode == null ? 0 : exitCode);
     }
 }
