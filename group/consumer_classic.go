@@ -89,7 +89,7 @@ func (m *Machine) classicJoined(t *coord.Turn, g *group, mem *consumerMember, re
 		}
 		return 0
 	}
-	m.touchConsumer(t, mem)
+	m.touchConsumer(t, g, mem)
 	t.Schedule(&mem.sync, t.NowMs+int64(mem.said.RebalanceTimeoutMs))
 	return 0
 }
@@ -184,7 +184,7 @@ func (m *Machine) heartbeatConsumer(t *coord.Turn, g *group, req *kmsg.Heartbeat
 	if code != 0 {
 		return code
 	}
-	m.touchConsumer(t, mem)
+	m.touchConsumer(t, g, mem)
 	if mem.epoch < c.epoch || mem.state == memberUnrevoked || mem.state == memberUnreleased && !c.waits(mem) {
 		m.expectJoin(t, mem)
 		return codeRebalanceInProgress
@@ -230,7 +230,7 @@ func (m *Machine) syncConsumer(t *coord.Turn, g *group, req *kmsg.SyncGroupReque
 		return
 	}
 	t.Cancel(&mem.sync)
-	m.touchConsumer(t, mem)
+	m.touchConsumer(t, g, mem)
 	r := kmsg.NewPtrSyncGroupResponse()
 	r.ProtocolType, r.Protocol, r.MemberAssignment = req.ProtocolType, req.Protocol, consumerAssignment(mem, m.image())
 	reply(t, done, r, SyncError)

@@ -74,7 +74,7 @@ func (m *Machine) upgrade(t *coord.Turn, g *group) *refusal {
 	}
 	g.resetClassic(t)
 	for _, mem := range g.consumer.ordered() {
-		m.touchConsumer(t, mem)
+		m.touchConsumer(t, g, mem)
 	}
 	return nil
 }
@@ -198,7 +198,7 @@ func (m *Machine) downgrade(t *coord.Turn, g *group, out []*consumerMember) *ref
 	if err := m.emitConsumer(t, g, records...); err != nil {
 		g.resetClassic(t)
 		for _, mem := range c.ordered() {
-			m.touchConsumer(t, mem)
+			m.touchConsumer(t, g, mem)
 		}
 		return err
 	}

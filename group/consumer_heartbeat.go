@@ -94,12 +94,12 @@ func (m *Machine) consumerBeat(t *coord.Turn, client Client, req *kmsg.ConsumerG
 		return nil, err
 	}
 	mem = g.consumer.members[memberID]
-	m.touchConsumer(t, mem)
+	m.touchConsumer(t, g, mem)
 	if err := m.advance(t, g, mem, changed, owned, allowed); err != nil {
 		return nil, err
 	}
 	r := kmsg.NewPtrConsumerGroupHeartbeatResponse()
-	r.MemberID, r.MemberEpoch, r.HeartbeatIntervalMillis = &mem.id, mem.epoch, m.config.ConsumerHeartbeatIntervalMs
+	r.MemberID, r.MemberEpoch, r.HeartbeatIntervalMillis = &mem.id, mem.epoch, m.config.heartbeatIntervalMs(g.id)
 	whole := req.RebalanceTimeoutMillis != -1 && (req.SubscribedTopicNames != nil || req.SubscribedTopicRegex != nil) && req.Topics != nil
 	if req.MemberEpoch == epochJoin || whole || !samePartitions(assignedBefore, mem.assigned) {
 		r.Assignment = heartbeatAssignment(mem.assigned)
@@ -300,8 +300,8 @@ func sameClassic(a, b *consumerlog.Classic) bool {
 }
 
 // touchConsumer gives a member another session.
-func (m *Machine) touchConsumer(t *coord.Turn, mem *consumerMember) {
-	timeoutMs := m.config.ConsumerSessionTimeoutMs
+func (m *Machine) touchConsumer(t *coord.Turn, g *group, mem *consumerMember) {
+	timeoutMs := m.config.sessionTimeoutMs(g.id)
 	if mem.isClassic() {
 		timeoutMs = mem.said.Classic.SessionTimeoutMs
 	}
@@ -335,7 +335,7 @@ func (m *Machine) fenceLate(t *coord.Turn, g *group, mem *consumerMember, reason
 	m.logger.Info("consumer is taken out of its group", "group", g.id, "member", mem.id, "reason", reason)
 	if err := m.fence(t, g, mem); err != nil {
 		// It did not fit into a batch, which nobody can help here; it is tried again.
-		mem.armedMs = t.NowMs + int64(m.config.ConsumerSessionTimeoutMs)
+		mem.armedMs = t.NowMs + int64(m.config.sessionTimeoutMs(g.id))
 		mem.deadlineMs = mem.armedMs
 		t.Schedule(&mem.session, mem.armedMs)
 	}

@@ -19,7 +19,7 @@ func (m *Machine) advance(t *coord.Turn, g *group, mem *consumerMember, subscrip
 	if err := m.raiseEpoch(t, g, image, subscriptionChanged, allowed); err != nil {
 		return err
 	}
-	if c := g.consumer; c.epoch > c.assignmentEpoch && m.mayPlan(t, c) {
+	if c := g.consumer; c.epoch > c.assignmentEpoch && m.mayPlan(t, g) {
 		if err := m.makePlan(t, g, image); err != nil {
 			return err
 		}
@@ -62,9 +62,9 @@ func (m *Machine) emitConsumer(t *coord.Turn, g *group, records ...coord.Record)
 // mayPlan keeps group.consumer.assignment.interval.ms between two plans, so that
 // 1,000 members that come together cost a few plans, not 1,000 (KIP-1263). A
 // clock that was set back does not hold a group up.
-func (m *Machine) mayPlan(t *coord.Turn, c *consumerGroup) bool {
-	sinceMs := t.WallMs - c.assignmentMs
-	return c.assignmentMs == 0 || sinceMs < 0 || sinceMs >= m.config.ConsumerAssignmentIntervalMs
+func (m *Machine) mayPlan(t *coord.Turn, g *group) bool {
+	sinceMs := t.WallMs - g.consumer.assignmentMs
+	return g.consumer.assignmentMs == 0 || sinceMs < 0 || sinceMs >= m.config.assignmentIntervalMs(g.id)
 }
 
 // makePlan assigns the partitions of all subscribed topics to the members, for the

@@ -253,7 +253,7 @@ func (m *Machine) restoreConsumer(t *coord.Turn, g *group) {
 	c.owners = map[assignor.TopicID]map[int32]string{}
 	for _, mem := range c.ordered() {
 		c.own(mem.id, nil, []ownedPartitions{mem.assigned, mem.revoking})
-		m.touchConsumer(t, mem)
+		m.touchConsumer(t, g, mem)
 		if len(mem.revoking) > 0 {
 			t.Schedule(&mem.revocation, t.NowMs+int64(max(mem.said.RebalanceTimeoutMs, 0)))
 		}

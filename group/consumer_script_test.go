@@ -20,8 +20,11 @@ import (
 
 // The scripts' commands for consumer groups.
 func (s *script) consumerCommands() map[string]func(words) {
-	return map[string]func(words){"topics": s.topics, "beat": s.beat, "show": s.showConsumer}
+	return map[string]func(words){"topics": s.topics, "beat": s.beat, "show": s.showConsumer, "group-config": s.groupConfig}
 }
+
+// group-config GROUP key=value…: all that is configured for this group by itself.
+func (s *script) groupConfig(w words) { s.own[w.arg(0)] = w.named }
 
 // topics NAME[#ID]=PARTITIONS…: all topics that there are, from now on.
 func (s *script) topics(w words) {
@@ -74,6 +77,9 @@ func (s *script) beat(w words) {
 				return
 			}
 			text := fmt.Sprintf("member=%s epoch=%d", *r.MemberID, r.MemberEpoch)
+			if r.HeartbeatIntervalMillis != s.config.ConsumerHeartbeatIntervalMs && req.MemberEpoch >= 0 {
+				text += fmt.Sprintf(" every %d ms", r.HeartbeatIntervalMillis)
+			}
 			if r.Assignment != nil {
 				p := assignor.Partitions{}
 				for _, topic := range r.Assignment.Topics {

@@ -91,6 +91,7 @@ type script struct {
 	ids    int
 	seen   int64 // records that were printed
 	image  *meta.Image
+	own    map[string]map[string]string // configurations of single groups
 	out    strings.Builder
 	// verified are the verifications that were taken, by producer id.
 	verified map[string]*Verification
@@ -100,8 +101,9 @@ type script struct {
 const scriptWallMs = 1_000_000
 
 func newScript(t *testing.T) *script {
-	s := &script{t: t, config: DefaultConfig(), log: coordtest.NewLog(), verified: map[string]*Verification{}}
+	s := &script{t: t, config: DefaultConfig(), log: coordtest.NewLog(), own: map[string]map[string]string{}, verified: map[string]*Verification{}}
 	s.config.Image = func() *meta.Image { return s.image }
+	s.config.GroupConfig = func(id string) map[string]string { return s.own[id] }
 	s.config.NewMemberSuffix = func() string { s.ids++; return strconv.Itoa(s.ids) }
 	s.load()
 	return s
@@ -228,7 +230,7 @@ func (s *script) setConfig(w words) {
 	s.config.OffsetsRetentionMs = w.num("retention", s.config.OffsetsRetentionMs)
 	s.config.RetentionCheckIntervalMs = w.num("check", s.config.RetentionCheckIntervalMs)
 	s.config.ConsumerMaxSize = int32(w.num("consumer-max-size", int64(s.config.ConsumerMaxSize)))
-	s.config.ConsumerAssignmentIntervalMs = w.num("assignment-interval", s.config.ConsumerAssignmentIntervalMs)
+	s.config.ConsumerAssignmentIntervalMs = int32(w.num("assignment-interval", int64(s.config.ConsumerAssignmentIntervalMs)))
 	s.config.ConsumerMigrationPolicy = w.get("migration", s.config.ConsumerMigrationPolicy)
 	s.log.MaxBytes = int(w.num("max-message-bytes", int64(s.log.MaxBytes)))
 	s.load()

@@ -29,7 +29,11 @@ func (c *Coordinators) newGroups(clock func() time.Time) *coord.Runtime[*group.M
 		RetentionCheckIntervalMs: c.config.OffsetsRetentionCheckIntervalMs,
 		ConsumerSessionTimeoutMs: c.config.GroupConsumerSessionTimeoutMs, ConsumerHeartbeatIntervalMs: c.config.GroupConsumerHeartbeatIntervalMs,
 		ConsumerMaxSize: c.config.GroupConsumerMaxSize, ConsumerAssignors: c.config.GroupConsumerAssignors,
-		ConsumerAssignmentIntervalMs: int64(c.config.GroupConsumerAssignmentIntervalMs),
+		ConsumerAssignmentIntervalMs: c.config.GroupConsumerAssignmentIntervalMs,
+		ConsumerSessionTimeout:       group.Bounds{MinMs: c.config.GroupConsumerMinSessionTimeoutMs, MaxMs: c.config.GroupConsumerMaxSessionTimeoutMs},
+		ConsumerHeartbeatInterval:    group.Bounds{MinMs: c.config.GroupConsumerMinHeartbeatIntervalMs, MaxMs: c.config.GroupConsumerMaxHeartbeatIntervalMs},
+		ConsumerAssignmentInterval:   group.Bounds{MinMs: c.config.GroupConsumerMinAssignmentIntervalMs, MaxMs: c.config.GroupConsumerMaxAssignmentIntervalMs},
+		GroupConfig:                  c.groupConfig,
 		RegexRefreshIntervalMs:       int64(c.config.GroupConsumerRegexRefreshIntervalMs),
 		ConsumerMigrationPolicy:      c.config.GroupConsumerMigrationPolicy,
 		Image:                        c.images.Load,
@@ -39,6 +43,17 @@ func (c *Coordinators) newGroups(clock func() time.Time) *coord.Runtime[*group.M
 		NewMachine: func(int32) *group.Machine { return group.NewMachine(machine) },
 		Logger:     c.logger.With("room", "coord"), Clock: clock,
 	})
+}
+
+// groupConfig is what is configured for one group by itself; nil: nothing, or images
+// do not know of such configurations.
+func (c *Coordinators) groupConfig(groupID string) map[string]string {
+	if image, ok := any(c.images.Load()).(interface {
+		GroupConfig(groupID string) map[string]string
+	}); ok {
+		return image.GroupConfig(groupID)
+	}
+	return nil
 }
 
 // newMemberSuffix is a random UUID (version 4) in its usual form, as Java's

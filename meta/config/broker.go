@@ -90,6 +90,13 @@ type Broker struct {
 	GroupConsumerMigrationPolicy        string   `key:"group.consumer.migration.policy"`
 	GroupConsumerAssignmentIntervalMs   int32    `key:"group.consumer.assignment.interval.ms"`
 	GroupConsumerRegexRefreshIntervalMs int32    `key:"group.consumer.regex.refresh.interval.ms"`
+	// Bounds of what the configuration of a group may say.
+	GroupConsumerMinSessionTimeoutMs     int32 `key:"group.consumer.min.session.timeout.ms"`
+	GroupConsumerMaxSessionTimeoutMs     int32 `key:"group.consumer.max.session.timeout.ms"`
+	GroupConsumerMinHeartbeatIntervalMs  int32 `key:"group.consumer.min.heartbeat.interval.ms"`
+	GroupConsumerMaxHeartbeatIntervalMs  int32 `key:"group.consumer.max.heartbeat.interval.ms"`
+	GroupConsumerMinAssignmentIntervalMs int32 `key:"group.consumer.min.assignment.interval.ms"`
+	GroupConsumerMaxAssignmentIntervalMs int32 `key:"group.consumer.max.assignment.interval.ms"`
 
 	// transactions
 	TransactionStateLogNumPartitions                     int32 `key:"transaction.state.log.num.partitions"`
