@@ -88,10 +88,15 @@ func (d *dataPart) answerParked() {
 	d.fetchDeadlines.ForceAll()
 }
 
-// AnswerParked answers every fetch that waits for data, and no fetch waits from
-// now on. It comes before the network is drained: a long-poll may otherwise hold
-// the shutdown for as long as its max_wait_ms.
-func (b *Broker) AnswerParked() { b.data.answerParked() }
+// AnswerParked answers every request that waits by nature, and none waits from now
+// on: fetches for data get what there is, members of groups for others
+// NOT_COORDINATOR, after what the coordinators have under way is committed. It
+// comes before the network is drained: they would hold the shutdown up for as long
+// as they may wait.
+func (b *Broker) AnswerParked() {
+	b.data.answerParked()
+	b.coordinators.Close()
+}
 
 var _ logstore.Listener = (*Broker)(nil)
 

@@ -74,7 +74,8 @@ func (c *Coordinators) tellGroups(run func(*group.Machine, *coord.Turn)) {
 	}
 }
 
-// Close answers what is under way, after its commit.
+// Close answers what is under way, after its commit, and then what waits for others
+// and whatever still comes: NOT_COORDINATOR. It may be called again.
 func (c *Coordinators) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), limits.GroupStopMs*time.Millisecond)
 	defer cancel()

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -369,8 +370,8 @@ func findCoordinator(t *testing.T, c net.Conn, group string) {
 }
 
 // waitingMember joins a group whose first rebalance waits for longer than a
-// stop takes, and returns when the broker has the request.
-func waitingMember(t *testing.T, p *process) {
+// stop takes, and returns its connection when the broker has the request.
+func waitingMember(t *testing.T, p *process) net.Conn {
 	t.Helper()
 	ready := p.awaitReady()
 	c, err := net.Dial("tcp", kafkaAddress(ready))
@@ -396,6 +397,26 @@ func waitingMember(t *testing.T, p *process) {
 		_ = response.Body.Close()
 		return err == nil && strings.Contains(string(body), "kaas_requests_in_flight 1\n")
 	})
+	return c
+}
+
+// deafClient asks until the broker reads no more of it, and reads no reply.
+func deafClient(t *testing.T, p *process) {
+	t.Helper()
+	c, err := net.Dial("tcp", kafkaAddress(p.awaitReady()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	one := kmsg.NewRequestFormatter().AppendRequest(nil, kmsg.NewPtrApiVersionsRequest(), 1)
+	many := bytes.Repeat(one, 10_000)
+	for err == nil {
+		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+		_, err = c.Write(many)
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
 }
 
 func await(t *testing.T, what string, condition func() bool) {
@@ -412,10 +433,28 @@ func await(t *testing.T, what string, condition func() bool) {
 func TestStopDoesNotWaitForRequestsThatWaitByNature(t *testing.T) {
 	t.Parallel()
 	p := startProcess(t, onFreePorts("--override", "group.initial.rebalance.delay.ms=60000")...)
-	waitingMember(t, p)
+	c := waitingMember(t, p)
+	p.signal(syscall.SIGTERM)
+	response := kmsg.NewPtrJoinGroupResponse()
+	response.SetVersion(3)
+	if receive(t, c, response); response.ErrorCode != kerr.NotCoordinator.Code {
+		t.Errorf("the member is told %d", response.ErrorCode)
+	}
+	if code := p.awaitExit(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if strings.Contains(p.text(), "still owed replies") {
+		t.Error("the stop waited for the member")
+	}
+}
+
+func TestStopLeavesWhoDoesNotRead(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t, onFreePorts()...)
+	deafClient(t, p)
 	began := time.Now()
 	p.signal(syscall.SIGTERM)
-	if code := p.awaitExit(); code != 0 {
+	if code := p.awaitExit(); code != 0 || !strings.Contains(p.text(), "still owed replies") {
 		t.Errorf("exit code %d", code)
 	}
 	if took := time.Since(began); took > limits.DrainTimeout+5*time.Second {
@@ -425,8 +464,8 @@ func TestStopDoesNotWaitForRequestsThatWaitByNature(t *testing.T) {
 
 func TestSecondSignalExitsAtOnce(t *testing.T) {
 	t.Parallel()
-	p := startProcess(t, onFreePorts("--override", "group.initial.rebalance.delay.ms=60000")...)
-	waitingMember(t, p)
+	p := startProcess(t, onFreePorts()...)
+	deafClient(t, p)
 	p.signal(syscall.SIGTERM)
 	await(t, "the first signal is being handled", func() bool { return strings.Contains(p.text(), `"msg":"stopping"`) })
 	handled := time.Now()

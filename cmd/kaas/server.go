@@ -397,15 +397,15 @@ func (s *server) startNetwork(context.Context) (err error) {
 	return nil
 }
 
-// drain takes no new connections and answers what is in flight. Requests that
-// wait by nature may outlast the time: that is said, and is no failure.
+// drain takes no new connections and answers what is in flight. Peers that do not
+// read their replies may outlast the time: that is said, and is no failure.
 func (s *server) drain(ctx context.Context) error {
 	s.network.StopAccepting()
 	s.broker.AnswerParked()
 	ctx, cancel := context.WithTimeout(ctx, limits.DrainTimeout)
 	defer cancel()
 	if err := s.network.Drain(ctx); err != nil {
-		s.logger.Info("closing connections whose requests still wait", slog.Any("reason", err))
+		s.logger.Info("closing connections that are still owed replies", slog.Any("reason", err))
 	}
 	return nil
 }

@@ -8,9 +8,8 @@ const (
 	// DrainTimeout leaves of it. Below the 30 s that Kubernetes waits.
 	StopTimeout = 25 * time.Second
 
-	// DrainTimeout is how long a stop waits for replies under way. Requests
-	// that wait longer by nature (a member of a group that waits for others)
-	// lose their connection and find their coordinator again.
+	// DrainTimeout is how long a stop waits for replies under way: requests that
+	// wait by nature are answered before; peers that do not read lose theirs.
 	DrainTimeout = 3 * time.Second
 
 	// ForcedExitTimeout is when a broker that was asked to stop exits without having
