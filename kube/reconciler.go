@@ -36,8 +36,14 @@ type Reconciler struct {
 	// retry holds Kafka names whose status could not be written.
 	retry map[string]bool
 	// pending are decided and not stored yet; empty between two events.
-	pending   []statusWrite
+	pending []statusWrite
+	// admitted holds resources that are being created with a status from Admit; they
+	// are among topics although the watch has not shown them yet.
+	admitted  map[string]bool
 	firstPass bool
+
+	// requests come from Admit and Withdraw.
+	requests chan admission
 }
 
 // statusWrite is a status that name's resource gets: topic as it was, next as it
@@ -60,7 +66,7 @@ func StartReconciler(ctx context.Context, o ReconcilerOptions) (*Reconciler, err
 		o.DefaultPartitions = func() int32 { return 1 }
 	}
 	own, cancel := context.WithCancel(context.Background())
-	r := &Reconciler{options: o, logger: o.Logger, cancel: cancel, done: make(chan struct{}), retry: make(map[string]bool), firstPass: true}
+	r := &Reconciler{options: o, logger: o.Logger, cancel: cancel, done: make(chan struct{}), retry: make(map[string]bool), firstPass: true, requests: make(chan admission)}
 	stop := context.AfterFunc(ctx, cancel) // the caller's context bounds the first pass only
 	events, err := r.begin(own)
 	if !stop() && err == nil {
@@ -72,11 +78,17 @@ func StartReconciler(ctx context.Context, o ReconcilerOptions) (*Reconciler, err
 	}
 	r.firstPass = false
 	go r.run(own, events)
+	if store, ok := o.Store.(meta.AdmittingStore); ok {
+		store.SetTopicAdmitter(r)
+	}
 	return r, nil
 }
 
 // Close stops the reconciler and waits for it.
 func (r *Reconciler) Close() {
+	if store, ok := r.options.Store.(meta.AdmittingStore); ok {
+		store.SetTopicAdmitter(nil)
+	}
 	r.cancel()
 	<-r.done
 }
@@ -88,6 +100,7 @@ func (r *Reconciler) begin(ctx context.Context) (<-chan meta.Event, error) {
 	r.byFolded = make(map[string][]string)
 	r.partitions = 0
 	r.crowded = make(map[string]bool)
+	r.admitted = make(map[string]bool)
 	r.byID = make(map[meta.UUID][]string)
 	events, err := r.options.Store.Watch(ctx, meta.KindTopic, "")
 	if err != nil {
@@ -168,6 +181,8 @@ func (r *Reconciler) run(ctx context.Context, events <-chan meta.Event) {
 					return
 				}
 			}
+		case request := <-r.requests:
+			r.serve(ctx, request)
 		case <-timer.C:
 			armed = false
 			names := slices.Sorted(maps.Keys(r.retry))
@@ -206,6 +221,10 @@ func (r *Reconciler) note(event meta.Event) []string {
 	var touched []string
 	if old := r.topics[topic.Metadata.Name]; old != nil {
 		touched = append(touched, r.remove(old)...)
+	}
+	if r.admitted[topic.Metadata.Name] {
+		delete(r.admitted, topic.Metadata.Name)
+		r.report(topic.ClaimedName(), topic, &meta.KafkaTopicStatus{}, &topic.Status)
 	}
 	if event.Type != meta.Deleted {
 		touched = append(touched, r.insert(topic)...)

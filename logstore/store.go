@@ -205,6 +205,16 @@ func (s *Store) Get(topic string, partition int32) *Partition {
 	return (*topics)[topic][partition]
 }
 
+// TopicID is the id of the topic whose partitions lie here; false when there are none.
+func (s *Store) TopicID(topic string) ([16]byte, bool) {
+	if topics := s.shard(topic).topics.Load(); topics != nil {
+		for _, p := range (*topics)[topic] {
+			return p.topicID, true
+		}
+	}
+	return [16]byte{}, false
+}
+
 // All returns every partition, sorted by topic and number.
 func (s *Store) All() []*Partition {
 	var out []*Partition

@@ -86,6 +86,25 @@ type BatchWriter interface {
 	DeleteAll(ctx context.Context, deletions []Deletion) []error
 }
 
+// TopicAdmitter decides the status of topics before they are stored, so that a
+// creation is one write and not two: the reconciler, when it runs in the store's
+// process.
+type TopicAdmitter interface {
+	// Admit sets the status of those topics that will be in force as they are, and
+	// leaves the others for later. Their resources have names, generation and time of
+	// creation already.
+	Admit(ctx context.Context, topics []*KafkaTopic)
+	// Withdraw says that admitted topics were not stored.
+	Withdraw(topics []*KafkaTopic)
+}
+
+// AdmittingStore is a ResourceStore that asks a TopicAdmitter. What it creates may
+// have a status then.
+type AdmittingStore interface {
+	// SetTopicAdmitter may be called while the store is in use; nil ends it.
+	SetTopicAdmitter(admitter TopicAdmitter)
+}
+
 // WriteResult is what a single write would have returned.
 type WriteResult struct {
 	Object Object

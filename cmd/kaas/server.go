@@ -321,12 +321,8 @@ func (s *server) followDynamic() {
 
 // existingTopicID finds the id of data that lies on disk.
 func (s *server) existingTopicID(topic string) (meta.UUID, bool) {
-	for _, p := range s.store.All() {
-		if p.Topic() == topic {
-			return meta.UUID(p.TopicID()), true
-		}
-	}
-	return meta.UUID{}, false
+	id, ok := s.store.TopicID(topic)
+	return meta.UUID(id), ok
 }
 
 // startBroker makes the data plane and the control plane, which serve one

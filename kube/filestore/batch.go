@@ -98,7 +98,7 @@ func (s *Store) announce(change *fileChange) meta.Object {
 	case meta.Added:
 		s.places[keyOf(change.object)] = &placement{path: change.path}
 	}
-	return s.publish(change.event, change.object).Clone()
+	return s.publish(change.event, change.object, change.path != "").Clone()
 }
 
 // one does a single write, with those of others that wait.
@@ -108,11 +108,6 @@ func (s *Store) one(ctx context.Context, write *fileWrite) (meta.Object, error) 
 	}
 	s.submit(write)
 	return write.result, write.err
-}
-
-// CreateAll implements meta.BatchWriter.
-func (s *Store) CreateAll(ctx context.Context, objects []meta.Object) []meta.WriteResult {
-	return s.all(ctx, objects, s.creation)
 }
 
 // UpdateStatusAll implements meta.BatchWriter.
@@ -217,7 +212,9 @@ func (s *Store) finish(pending []*fileWrite, changes []*fileChange) {
 			write.result = s.announce(changes[i])
 		}
 	}
+	s.flushJournal()
 	clear(s.claimed)
+	s.releaseNames()
 }
 
 // writeFiles makes all the changes durable, each for itself, and remembers the

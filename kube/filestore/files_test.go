@@ -199,7 +199,7 @@ func TestSlowWatcherIsCutOff(t *testing.T) {
 		s.writeMu.Lock()
 		defer s.writeMu.Unlock()
 		for range times {
-			s.publish(meta.Modified, object.Copy())
+			s.publish(meta.Modified, object.Copy(), true)
 		}
 	}
 	// The watcher's sender stands at a full channel, with nothing newer in its hands

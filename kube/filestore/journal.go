@@ -70,9 +70,11 @@ type journalEntry struct {
 func (e *journalEntry) key() resourceKey { return resourceKey{e.Kind, e.Name} }
 
 // journal is an append-only file of JSON lines; the last line of a resource
-// counts. Lines are not synced one by one: the resource files hold the same and
-// are durable, so what a power cut takes from the journal is read from them at
-// the next start. A torn last line is cut.
+// counts. Lines are collected and written once per batch of writes, or look at the
+// files. They are synced then when nothing else holds what they say: deletions, and
+// what was taken in from files that others wrote. What the store's own files hold
+// as well is read from them at the next start if a power cut takes the line. A torn
+// last line is cut.
 //
 // Owner: Store.writeMu.
 type journal struct {
@@ -85,6 +87,10 @@ type journal struct {
 	// retired are the lines of deleted topics, at most limits.RetiredTopicIDs of the
 	// latest.
 	retired []*journalEntry
+
+	pending  []byte // lines that flush writes
+	unsynced bool   // some of them, or of those before, must be synced
+	stale    bool   // a flush failed: the file lacks lines
 }
 
 // relative is a path as entries have it.
@@ -193,6 +199,7 @@ func (j *journal) rewrite() error {
 		return err
 	}
 	j.lines = len(lines)
+	j.pending, j.unsynced, j.stale = j.pending[:0], false, false
 	return j.reopen(int64(len(content)))
 }
 
@@ -211,9 +218,9 @@ func (j *journal) reopen(size int64) error {
 	return file.Truncate(size)
 }
 
-// put records an entry. An error leaves the entry in memory and is for a log
-// line: the resource itself is kept elsewhere.
-func (j *journal) put(entry *journalEntry) error {
+// put records an entry; flush brings it to the disk. kept says that a file that is
+// durable by then holds the same, so that the line need not be.
+func (j *journal) put(entry *journalEntry, kept bool) error {
 	if entry.Deleted {
 		delete(j.entries, entry.key())
 		if !entry.TopicID.IsZero() {
@@ -226,16 +233,41 @@ func (j *journal) put(entry *journalEntry) error {
 	if err != nil {
 		return err
 	}
-	line = append(line, '\n')
+	j.pending = append(append(j.pending, line...), '\n')
+	j.lines++
+	j.unsynced = j.unsynced || !kept
+	return nil
+}
+
+// flush writes what was put since the last one, with one write and at most one sync.
+// An error is for a log line: what was put stays in memory, and the next flush writes
+// the whole journal anew.
+func (j *journal) flush() error {
+	if len(j.pending) == 0 && !j.stale {
+		return nil
+	}
 	if j.file == nil {
 		return fmt.Errorf("resource journal %s is not open", j.path())
 	}
-	if _, err := j.file.WriteAt(line, j.size); err != nil {
-		// What was written of the line is overwritten by the next one.
+	if j.stale {
+		if !j.present() {
+			return fmt.Errorf("resource journal %s is gone", j.path()) // its volume, perhaps
+		}
+		return j.rewrite()
+	}
+	pending := j.pending
+	j.pending = j.pending[:0]
+	_, err := j.file.WriteAt(pending, j.size)
+	if err == nil && j.unsynced {
+		err = j.file.Datasync()
+	}
+	if err != nil {
+		// What was written of a line is overwritten by the rewrite.
+		j.stale = true
 		return err
 	}
-	j.size += int64(len(line))
-	j.lines++
+	j.size += int64(len(pending))
+	j.unsynced = false
 	return nil
 }
 
@@ -245,7 +277,7 @@ func (j *journal) drop(key resourceKey, topicID meta.UUID) error {
 	if j.entries[key] == nil && topicID.IsZero() {
 		return nil
 	}
-	return j.put(&journalEntry{Kind: key.Kind, Name: key.Name, Deleted: true, TopicID: topicID})
+	return j.put(&journalEntry{Kind: key.Kind, Name: key.Name, Deleted: true, TopicID: topicID}, false)
 }
 
 // present says whether the file is where it was: false means that somebody
@@ -259,7 +291,7 @@ func (j *journal) close() error {
 	if j.file == nil {
 		return nil
 	}
-	err := errors.Join(j.file.Datasync(), j.file.Close())
+	err := errors.Join(j.flush(), j.file.Datasync(), j.file.Close())
 	j.file = nil
 	return err
 }

@@ -203,7 +203,7 @@ func (s *Store) putBackInternal(key resourceKey, object meta.Object) {
 	}
 	s.places[key] = &placement{path: path}
 	if s.current(key) != nil {
-		s.remember(s.current(key))
+		s.remember(s.current(key), true)
 	}
 	s.logger.Warn("the file of an internal topic was removed and is put back: it holds committed offsets or transactions. Delete the topic with a Kafka tool if that is meant", "resource", key.String(), "file", path)
 }

@@ -20,6 +20,7 @@ type notifier struct {
 	store   *Store
 	watcher *fsnotify.Watcher // nil: rescans only
 	watched map[string]bool
+	unseen  bool // the first watches came after the first look
 	quit    chan struct{}
 	done    chan struct{}
 }
@@ -37,7 +38,7 @@ func (s *Store) startNotifier() {
 	s.writeMu.Lock()
 	dirs := append([]string(nil), s.dirs...)
 	s.writeMu.Unlock()
-	n.watchDirs(dirs)
+	n.unseen = n.watchDirs(dirs)
 	go n.run()
 }
 
@@ -46,10 +47,11 @@ func (n *notifier) stop() {
 	<-n.done
 }
 
-// watchDirs adds notifications for directories that have none.
-func (n *notifier) watchDirs(dirs []string) {
+// watchDirs adds notifications for directories that have none, and says whether
+// there were any: what happened in them before is to be looked for.
+func (n *notifier) watchDirs(dirs []string) (added bool) {
 	if n.watcher == nil {
-		return
+		return false
 	}
 	present := make(map[string]bool, len(dirs))
 	for _, dir := range dirs {
@@ -59,7 +61,7 @@ func (n *notifier) watchDirs(dirs []string) {
 		}
 		err := n.watcher.Add(dir)
 		if err == nil {
-			n.watched[dir] = true
+			n.watched[dir], added = true, true
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			n.store.logger.Warn("no file notifications for a directory of resources", "dir", dir, "error", err)
 		}
@@ -69,6 +71,7 @@ func (n *notifier) watchDirs(dirs []string) {
 			delete(n.watched, dir) // the kernel dropped the watch with the directory
 		}
 	}
+	return added
 }
 
 func (n *notifier) run() {
@@ -92,6 +95,9 @@ func (n *notifier) run() {
 			due = next
 			timer.Reset(in)
 		}
+	}
+	if n.unseen {
+		schedule(n.store.options.Debounce)
 	}
 	for {
 		select {
@@ -121,7 +127,9 @@ func (n *notifier) look() time.Duration {
 	again := s.scan(s.options.Clock())
 	dirs := append([]string(nil), s.dirs...)
 	s.writeMu.Unlock()
-	n.watchDirs(dirs)
+	if n.watchDirs(dirs) && (again == 0 || s.options.Debounce < again) {
+		again = s.options.Debounce
+	}
 	return again
 }
 

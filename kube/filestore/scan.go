@@ -88,6 +88,7 @@ func (s *Store) walkDir(dir string, depth int, found map[string]vfs.Entry) error
 // crash left half-written is removed.
 // +checklocks:s.writeMu
 func (s *Store) firstScan(now time.Time) error {
+	defer s.flushJournal()
 	found, err := s.walk()
 	if err != nil {
 		return err
@@ -119,7 +120,7 @@ func (s *Store) firstScan(now time.Time) error {
 		if s.places[key] == nil && entry.LostSince.IsZero() {
 			lost := *entry
 			lost.LostSince = now
-			if err := s.journal.put(&lost); err != nil {
+			if err := s.journal.put(&lost, false); err != nil {
 				return err
 			}
 			s.logger.Warn("a resource's file was removed while no broker ran", "resource", key.String())
@@ -163,6 +164,7 @@ func (s *Store) Rescan(now time.Time) {
 // at the next notification or rescan.
 // +checklocks:s.writeMu
 func (s *Store) scan(now time.Time) time.Duration {
+	defer s.flushJournal()
 	found, err := s.walk()
 	if err != nil {
 		s.hold(err)
@@ -389,7 +391,7 @@ func (s *Store) settle(now time.Time) time.Duration {
 		place.path, place.missingSince = path, time.Time{}
 		s.apply(key, path, file.documents[file.index(key)].object)
 		if moved {
-			s.remember(s.current(key))
+			s.remember(s.current(key), false)
 		}
 	}
 	var wait time.Duration
@@ -469,7 +471,7 @@ func (s *Store) apply(key resourceKey, path string, parsed meta.Object) {
 			return
 		}
 	}
-	s.noteFile(s.publish(event, next), file)
+	s.noteFile(s.publish(event, next, false), file)
 	if event == meta.Added && file.broken == nil {
 		s.restoreStatus(key, parsed, s.current(key))
 	}
@@ -614,7 +616,7 @@ func (s *Store) noteFile(current meta.Object, file *resourceFile) {
 		condition.ObservedGeneration, condition.LastTransitionTime = next.Meta().Generation, s.options.Clock().UTC().Truncate(time.Second)
 		*conditions = append(*conditions, condition)
 	}
-	s.publish(meta.Modified, next)
+	s.publish(meta.Modified, next, false)
 }
 
 func conditionsOf(object meta.Object) *[]meta.Condition {

@@ -14,9 +14,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/google/uuid"
 
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
@@ -61,6 +60,16 @@ type Store struct {
 	// claimed are the new paths of the batch under way.
 	// +checklocks:writeMu
 	claimed map[string]bool
+	// topicNames counts the topics that claim a name, under its fold, those of the
+	// batch under way included.
+	// +checklocks:writeMu
+	topicNames map[string]int
+	// batchNames are the topics of that batch.
+	// +checklocks:writeMu
+	batchNames []meta.Object
+
+	// admitter decides the status of topics that are created; nil: nobody does.
+	admitter atomic.Pointer[meta.TopicAdmitter]
 
 	// queueMu guards what waits for the writer; a leaf.
 	queueMu sync.Mutex
@@ -157,6 +166,7 @@ func Open(o Options) (*Store, error) {
 		ids:     make(map[meta.UUID]resourceKey),
 		retired: make(map[meta.UUID]bool),
 		objects: make(map[resourceKey]meta.Object), claimed: make(map[string]bool), linksLogged: make(map[string]bool),
+		topicNames: make(map[string]int),
 	}
 	// Revisions begin where no earlier process can have been, so that a
 	// resourceVersion kept over a restart conflicts instead of matching.
@@ -243,42 +253,8 @@ func (s *Store) current(key resourceKey) meta.Object {
 
 // Create implements meta.ResourceStore.
 func (s *Store) Create(ctx context.Context, object meta.Object) (meta.Object, error) {
-	return s.one(ctx, s.creation(object))
-}
-
-// creation is the write of a new resource.
-func (s *Store) creation(object meta.Object) *fileWrite {
-	key := keyOf(object)
-	if !meta.IsResourceName(key.Name) || newObject(key.Kind) == nil {
-		return failedWrite(key, fmt.Errorf("%s: metadata.name must be an RFC 1123 subdomain: %w", key, meta.ErrInvalid))
-	}
-	created := object.Clone()
-	metadata := created.Meta()
-	metadata.UID, metadata.Generation = uuid.NewString(), 1
-	metadata.CreationTimestamp = s.options.Clock().UTC().Truncate(time.Millisecond)
-	text, err := encodeManifest(created)
-	if err != nil {
-		return failedWrite(key, fmt.Errorf("%s: %w", key, err))
-	}
-	if len(text) > limits.ResourceFileBytes {
-		return failedWrite(key, fmt.Errorf("%s: %d bytes are more than a resource file may have (%d): %w", key, len(text), limits.ResourceFileBytes, meta.ErrInvalid))
-	}
-	return &fileWrite{key: key, op: writeCreation, object: created, text: text}
-}
-
-// +checklocks:s.writeMu
-func (s *Store) prepareCreation(w *fileWrite) (*fileChange, meta.Object, error) {
-	if err := s.writable(); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", w.key, err)
-	}
-	if s.current(w.key) != nil {
-		return nil, nil, fmt.Errorf("%s: %w", w.key, meta.ErrAlreadyExists)
-	}
-	path, err := s.newPath(w.key)
-	if err != nil {
-		return nil, nil, unavailable(w.key, err)
-	}
-	return &fileChange{path: path, text: w.text, event: meta.Added, object: w.object}, nil, nil
+	result := s.CreateAll(ctx, []meta.Object{object})[0]
+	return result.Object, result.Err
 }
 
 // newPath is a file name for a resource that has no file yet. Files that a user
@@ -642,20 +618,24 @@ func (s *Store) storeFile(path, text string) error {
 	return nil
 }
 
-// publish makes an object the current one. Caller holds writeMu.
+// publish makes an object the current one. kept: its file says the same and is
+// durable.
 // +checklocks:s.writeMu
-func (s *Store) publish(event meta.EventType, object meta.Object) meta.Object {
+func (s *Store) publish(event meta.EventType, object meta.Object, kept bool) meta.Object {
 	key := keyOf(object)
+	s.claimName(object, +1)
 	s.mu.Lock()
+	before := s.objects[key]
 	s.revision++
 	object.Meta().ResourceVersion = formatRevision(s.revision)
 	s.objects[key] = object
 	s.record(meta.Event{Type: event, Object: object, Revision: formatRevision(s.revision)})
 	s.mu.Unlock()
+	s.claimName(before, -1)
 	if topic, ok := object.(*meta.KafkaTopic); ok && !topic.Status.TopicID.IsZero() {
 		s.ids[topic.Status.TopicID] = key
 	}
-	s.remember(object)
+	s.remember(object, kept)
 	return object
 }
 
@@ -669,6 +649,7 @@ func (s *Store) unpublish(key resourceKey) {
 	s.revision++
 	s.record(meta.Event{Type: meta.Deleted, Object: object, Revision: formatRevision(s.revision)})
 	s.mu.Unlock()
+	s.claimName(object, -1)
 	var retired meta.UUID
 	if topic, ok := object.(*meta.KafkaTopic); ok && s.ids[topic.Status.TopicID] == key {
 		delete(s.ids, topic.Status.TopicID)
@@ -690,9 +671,17 @@ func (s *Store) retire(id meta.UUID) {
 	s.retired[id] = true
 }
 
-// remember writes the journal's entry of an object.
+// flushJournal ends whatever put lines into the journal.
 // +checklocks:s.writeMu
-func (s *Store) remember(object meta.Object) {
+func (s *Store) flushJournal() {
+	if err := s.journal.flush(); err != nil {
+		s.logger.Warn("the resource journal can't be written; it is written anew next time", "error", err)
+	}
+}
+
+// remember makes the journal's entry of an object.
+// +checklocks:s.writeMu
+func (s *Store) remember(object meta.Object, kept bool) {
 	if object.ResourceKind() == meta.KindSecret {
 		return // no copy of a password, nor a hash that is quick to try
 	}
@@ -713,7 +702,7 @@ func (s *Store) remember(object meta.Object) {
 		if len(spec) <= limits.ResourceJournalSpecBytes {
 			entry.Spec = spec
 		}
-		err = s.journal.put(entry)
+		err = s.journal.put(entry, kept)
 	}
 	if err != nil {
 		s.logger.Warn("the resource journal can't be written", "resource", keyOf(object).String(), "error", err)
