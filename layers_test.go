@@ -29,6 +29,7 @@ var layers = []layer{
 	{dir: "internal/invariants", why: "assertions behind a build tag"},
 	{dir: "internal/bufpool", may: []string{"internal/limits", "internal/invariants"}, why: "pooled buffers with poison in the invariants build"},
 	{dir: "internal/delay", why: "deadlines and work queues whose links are fields of what waits"},
+	{dir: "internal/footprint", modules: []string{"golang.org/x/sys/unix"}, why: "what the kernel counts as the process's memory"},
 	{dir: "internal/vfs", modules: []string{"golang.org/x/sys/unix"}, why: "the file system seam"},
 	{dir: "obs", modules: []string{"github.com/VictoriaMetrics/metrics"}, why: "the only package that knows which metrics library is used"},
 	{dir: "obs/profiling", modules: []string{"github.com/grafana/pyroscope-go"}, why: "the only package that knows which Pyroscope client is used"},
@@ -80,7 +81,7 @@ var layers = []layer{
 
 	// The top.
 	{dir: "internal/docs", may: []string{"meta/config", "codec"}, why: "writes the generated documents; only the root's tests use it"},
-	{dir: "cmd/kaas", may: []string{"admin", "auth", "auth/sasl", "auth/scram", "quota", "bench", "broker", "codec", "kube", "kube/filestore", "logstore", "meta", "meta/config", "netio", "internal/bufpool", "obs/profiling", "policy"},
+	{dir: "cmd/kaas", may: []string{"admin", "auth", "auth/sasl", "auth/scram", "quota", "bench", "broker", "codec", "kube", "kube/filestore", "logstore", "meta", "meta/config", "netio", "internal/bufpool", "internal/footprint", "obs/profiling", "policy"},
 		modules: []string{"github.com/spf13/cobra"}, why: "wiring: it may see every room and decides nothing about Kafka"},
 
 	// Beside the tower: they drive a broker from outside.

@@ -27,8 +27,9 @@ func startUp(o options) ([]figure, error) {
 		err = firstProduce(s, l)
 		acknowledged = append(acknowledged, milliseconds(time.Since(s.started)))
 		if err == nil {
-			// Idle: what is resident when nothing has been asked for a while.
-			time.Sleep(200 * time.Millisecond)
+			// Idle: what is resident when nothing has been asked for a while. The broker
+			// gives back the pages of its start a second after it.
+			time.Sleep(1500 * time.Millisecond)
 			var resident, anonymous int64
 			resident, anonymous, err = s.memory()
 			idle = append(idle, float64(resident)/mib)

@@ -13,6 +13,7 @@ import (
 	"kaas/broker/coordinators"
 	"kaas/broker/firstuse"
 	"kaas/codec"
+	"kaas/internal/limits"
 	"kaas/logstore"
 	"kaas/meta"
 	"kaas/meta/config"
@@ -50,6 +51,9 @@ type Options struct {
 	Quotas *quota.Manager
 	// Throttled, when given, is told about every throttled reply, on any goroutine.
 	Throttled func(kind quota.Kind, throttle time.Duration)
+	// RequestMemoryBytes bounds the memory of all requests under way; 0, and at most:
+	// limits.RequestMemoryBytes.
+	RequestMemoryBytes int64
 	// Pool nil: every request of class pool is refused as if it were full.
 	Pool Pool
 	// Metrics nil counts nothing.
@@ -138,6 +142,10 @@ func New(o Options) (*Broker, error) {
 	}
 	if b.Clock == nil {
 		b.Clock = time.Now
+	}
+	b.dispatch.memoryBytes = limits.RequestMemoryBytes
+	if o.RequestMemoryBytes > 0 {
+		b.dispatch.memoryBytes = min(o.RequestMemoryBytes, limits.RequestMemoryBytes)
 	}
 	b.firstUse.Config, b.firstUse.Clock, b.firstUse.Logger = b.Config, b.Clock, b.Logger
 	b.view.Store(emptyView)

@@ -43,10 +43,13 @@ func connectionOf(r *codec.Request) *connection { return r.Session.Context.(*con
 // dispatcher holds what dispatch reserves for requests under way.
 type dispatcher struct {
 	// reservedBytes is the sum of Request.ReservedBytes of all requests that have
-	// not ended: frames plus estimates. At most limits.RequestMemoryBytes plus
-	// the one request that is being refused on each event loop.
+	// not ended: frames plus estimates. At most memoryBytes plus the one request that
+	// is being refused on each event loop.
 	reservedBytes atomic.Int64
 	inFlight      atomic.Int64
+	// memoryBytes: above it a request is refused, above half of it connections that
+	// send more are paused. Set by New.
+	memoryBytes int64
 
 	// failures limits the lines about connections closed for what they sent: a peer
 	// that is broken comes back at once, for ever.
@@ -129,10 +132,10 @@ func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
 	}
 	request := codec.NewRequest(api, header, body, frame, &state.Session, c.Reserve(), receivedAt, b)
 	switch total := b.dispatch.reserve(request, len(frame.B)+api.Estimate(header, len(body))); {
-	case total > limits.RequestMemoryBytes:
+	case total > b.dispatch.memoryBytes:
 		b.refuse(request, "memory of requests under way")
 		return nil
-	case total > limits.RequestMemoryPauseBytes:
+	case total > b.dispatch.memoryBytes/2:
 		c.Mute(limits.RequestMemoryPauseMs * time.Millisecond)
 	}
 	if state.quota.Measured() {

@@ -311,7 +311,7 @@ func TestMemoryOfRequestsIsBounded(t *testing.T) {
 	}
 	await(t, "the reservation to be given back", func() bool { return b.dispatch.reservedBytes.Load() == limits.RequestMemoryBytes-10 })
 	// Above half of it connections are paused, and go on afterwards.
-	b.dispatch.reservedBytes.Store(limits.RequestMemoryPauseBytes)
+	b.dispatch.reservedBytes.Store(limits.RequestMemoryBytes / 2)
 	c = dialRaw(t, c.RemoteAddr().String())
 	for id := range int32(5) {
 		c.send(metadataRequest(9, "t"), id)

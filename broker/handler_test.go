@@ -13,6 +13,7 @@ import (
 	"kaas/auth"
 	"kaas/codec"
 	"kaas/internal/bufpool"
+	"kaas/internal/limits"
 	"kaas/meta"
 	"kaas/meta/config"
 )
@@ -55,6 +56,7 @@ func newImageBroker(t testing.TB, topics ...*meta.Topic) *Broker {
 	cfg.NodeID = 1
 	self := meta.BrokerInfo{ID: 1, Endpoints: map[string]meta.Endpoint{"PLAINTEXT": {}, "OUTSIDE": {Host: "broker.example", Port: 30092}}}
 	b := &Broker{Images: &meta.Images{}, Config: &cfg, Authorizer: auth.AllowAll{}, Pool: goPool{}, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}
+	b.dispatch.memoryBytes = limits.RequestMemoryBytes
 	b.firstUse.Config, b.firstUse.Clock, b.firstUse.Logger = b.Config, b.Clock, b.Logger
 	b.view.Store(emptyView)
 	b.startCoordinators()

@@ -5,11 +5,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"kaas/internal/footprint"
 	"kaas/internal/limits"
 	"kaas/meta/config"
 	"kaas/obs"
@@ -92,8 +94,10 @@ func serve(cfg *config.Broker, logger *slog.Logger, level *slog.LevelVar, starte
 		}
 		return err
 	}
+	settled := s.settle()
 	s.logReady(started)
 	logger.Info("stopping", slog.String("signal", (<-stopping).String()))
+	settled.Stop()
 	stopCtx, cancelStop := context.WithTimeout(context.Background(), limits.StopTimeout)
 	defer cancelStop()
 	began := time.Now()
@@ -102,6 +106,19 @@ func serve(cfg *config.Broker, logger *slog.Logger, level *slog.LevelVar, starte
 	}
 	logger.Info("stopped", slog.Float64("stopMs", float64(time.Since(began).Microseconds())/1000))
 	return nil
+}
+
+// settle keeps the heap below the container's limit, and a moment later gives back
+// what only the start has needed.
+func (s *server) settle() *time.Timer {
+	if s.memoryLimit > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(s.memoryLimit / 100 * limits.HeapPercent)
+	}
+	return time.AfterFunc(limits.SettleTime, func() {
+		if err := footprint.DropImage(); err != nil {
+			s.logger.Warn("pages that only the start has needed stay resident", slog.Any("error", err))
+		}
+	})
 }
 
 // awaitForcedExit returns the exit code of a broker that does not get to its end:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 	"kaas/auth/scram"
 	"kaas/broker"
 	"kaas/codec"
+	"kaas/internal/footprint"
 	"kaas/internal/limits"
 	"kaas/kube"
 	"kaas/kube/filestore"
@@ -60,6 +62,9 @@ type server struct {
 	// that dynamic configuration has changed; nil before the network is up.
 	followers atomic.Pointer[func()]
 
+	// memoryLimit of the process's control group in bytes, 0: none.
+	memoryLimit int64
+
 	// closers undo what start did, last one first.
 	closers []closer
 }
@@ -81,7 +86,8 @@ func start(ctx context.Context, cfg *config.Broker, logger *slog.Logger, level *
 
 // startWith is start with something in front of the resource store; nil: nothing.
 func startWith(ctx context.Context, cfg *config.Broker, logger *slog.Logger, level *slog.LevelVar, wrap func(meta.ResourceStore) meta.ResourceStore) (*server, error) {
-	s := &server{config: cfg, logger: logger, level: level, health: &obs.Health{}, registry: obs.NewRegistry(), images: &meta.Images{}, wrapResources: wrap}
+	s := &server{config: cfg, logger: logger, level: level, health: &obs.Health{}, registry: obs.NewRegistry(), images: &meta.Images{}, wrapResources: wrap,
+		memoryLimit: footprint.MemoryLimit(os.DirFS("/"))}
 	s.health.NotReady("start", "the broker is starting")
 	for _, step := range []func(context.Context) error{
 		s.compilePolicies, s.startHTTP, s.startStore, s.startProfiling, s.startResources, s.startUsers, s.startBroker, s.startNetwork,
@@ -335,7 +341,7 @@ func (s *server) startBroker(ctx context.Context) (err error) {
 	})
 	s.registry.Gauge("kaas_admin_requests", func() float64 { return float64(s.admin.Pool().Waiting()) })
 	metrics := newRequestMetrics(s.registry)
-	options := broker.Options{Store: s.store, Images: s.images, Config: s.config, Logger: s.logger, Metrics: metrics, Pool: s.admin.Pool(),
+	options := broker.Options{RequestMemoryBytes: s.memoryLimit / 100 * limits.RequestPercent, Store: s.store, Images: s.images, Config: s.config, Logger: s.logger, Metrics: metrics, Pool: s.admin.Pool(),
 		Authorizer: authorizer, Sasl: s.saslMechanisms(), Quotas: s.quotas, Throttled: newThrottleMetrics(s.registry)}
 	if !s.config.Dev {
 		options.Resources, options.TopicCreator = s.resources, s.admin.TopicCreator()
@@ -424,6 +430,9 @@ func (s *server) logReady(started time.Time) {
 	}
 	if s.config.Dev {
 		attributes = append(attributes, slog.Bool("dev", true))
+	}
+	if s.memoryLimit > 0 {
+		attributes = append(attributes, slog.Int64("memoryLimitBytes", s.memoryLimit))
 	}
 	if s.http != nil {
 		attributes = append(attributes, slog.String("http", s.http.addr.String()))

@@ -20,6 +20,17 @@ const (
 	// what hangs there must not keep the log store from its last commit.
 	StopStepTimeout = 3 * time.Second
 
+	// HeapPercent of a container's memory is for the Go runtime (GOMEMLIMIT), and
+	// RequestPercent, a part of that, for requests under way. The rest is for what
+	// the kernel counts besides: sockets, and the pages of files that are written or
+	// sent.
+	HeapPercent    = 75
+	RequestPercent = 25
+
+	// SettleTime after the start its pages are given back: the first requests, which
+	// need many of them, are answered by then.
+	SettleTime = time.Second
+
 	// SignalEcho is how long after the first signal another one counts as the
 	// same: timeout and make pass one on that the process group has had already.
 	SignalEcho = 100 * time.Millisecond

@@ -2,16 +2,16 @@ package limits
 
 // Bounds of request dispatch (codec, broker).
 const (
-	// RequestMemoryPauseBytes of all requests under way, their frames and what
-	// decoding and answering them is estimated to take: above it, connections that
-	// send more are paused for RequestMemoryPauseMs with each request.
-	RequestMemoryPauseBytes = RequestMemoryBytes / 2
-	RequestMemoryPauseMs    = 20
-
-	// RequestMemoryBytes of the same: above it a request is refused with a retriable
-	// error, or its connection is closed. 1 GiB: ten frames of the largest default
-	// size (socket.request.max.bytes, 100 MiB).
+	// RequestMemoryBytes of all requests under way, their frames and what decoding and
+	// answering them is estimated to take: above it a request is refused with a
+	// retriable error, or its connection is closed. 1 GiB: ten frames of the largest
+	// default size (socket.request.max.bytes, 100 MiB). In a small container it
+	// is less, see RequestPercent.
 	RequestMemoryBytes = 1 << 30
+
+	// RequestMemoryPauseMs: above half of RequestMemoryBytes, connections that send
+	// more are paused for so long with each request.
+	RequestMemoryPauseMs = 20
 
 	// InlineBodyBytes is the largest body of a reading request (Metadata,
 	// FindCoordinator, DescribeTopicPartitions) that is handled on the event loop:
