@@ -34,6 +34,8 @@ type Conn struct {
 	arrived        int          // bytes of it in frame
 	requestLimit   int32        // of LimitRequest; 0: the server's
 	trusted        int          // size of the last frame: so much is taken at once for the next
+	ahead          int          // bytes to read at once behind what the engine read; 0: limits.NetReadAheadBytes
+	intoFrame      int          // bytes that the last receiveMore brought into frame
 	rest           *bufpool.Buf // read but not parsed while not reading; nil: none
 	restFrom       int          // first byte of rest that is not parsed
 	reading        bool         // the engine reads; false while paused or muted

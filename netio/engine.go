@@ -22,7 +22,8 @@ import (
 // enrolled into the loop with the fewest connections.
 //
 // What netio takes from inside gnet, all found once per loop in bind and pinned by engine_test.go: the loop's poller
-// (to stop and resume reading, which gnet cannot). In gnet's default build (not poll_opt) the data of an epoll event is
+// (to stop and resume reading, which gnet cannot) and the slice that the loop reads into (so that frames need not be
+// copied out of it). In gnet's default build (not poll_opt) the data of an epoll event is
 // the descriptor itself, so a registration may be changed without gnet knowing.
 type engine struct {
 	gnet.BuiltinEventEngine
@@ -32,7 +33,8 @@ type engine struct {
 // engineLoop is gnet's side of a loop.
 type engineLoop struct {
 	eventLoop gnet.EventLoop
-	epollFD   int // of gnet's poller; gnet closes it
+	epollFD   int     // of gnet's poller; gnet closes it
+	buffer    *[]byte // that gnet reads into
 	bindError error
 }
 
@@ -128,9 +130,12 @@ func (e *engine) OnTraffic(raw gnet.Conn) gnet.Action {
 	switch context := raw.Context().(type) {
 	case *Conn:
 		c := context
-		own := c.loop.beginEvent(c)
-		c.received(data, len(data) == limits.NetReadBufferBytes)
-		c.loop.endEvent(c, own)
+		l := c.loop
+		own := l.beginEvent(c)
+		c.received(len(data), len(data) == limits.NetReadBufferBytes)
+		l.endEvent(c, own)
+		l.chunk.settle()
+		*l.engine.buffer = l.chunk.engineBuffer()
 		return c.gnet.action()
 	case *loop:
 		context.wakes.Add(1)
@@ -150,25 +155,29 @@ func (e *engine) OnClose(raw gnet.Conn, err error) gnet.Action {
 
 // bind finds the inside of the gnet loop that got the wake connection, and makes that connection the loop's eventfd.
 func (l *loop) bind(raw gnet.Conn) error {
-	poller, err := pollerOf(raw)
+	poller, err := insideOf[*netpoll.Poller](raw, "loop", "poller")
 	if err != nil {
 		return err
 	}
+	if l.engine.buffer, err = insideOf[[]byte](raw, "loop", "buffer"); err != nil {
+		return err
+	}
+	*l.engine.buffer = l.chunk.engineBuffer()
 	l.engine.eventLoop = raw.EventLoop()
 	fd := raw.Fd()
 	// The placeholder leaves the poller before its descriptor number becomes the eventfd: a registration belongs to a
 	// file and a number, and the file is still open elsewhere.
-	if err := poller.Delete(fd); err != nil {
+	if err := (*poller).Delete(fd); err != nil {
 		return fmt.Errorf("gnet's poller does not have its own connection: %w", err)
 	}
 	if err := unix.Dup3(l.wakeFD, fd, unix.O_CLOEXEC); err != nil {
 		return fmt.Errorf("dup3: %w", err)
 	}
-	if err := poller.AddRead(&netpoll.PollAttachment{FD: fd}, false); err != nil {
+	if err := (*poller).AddRead(&netpoll.PollAttachment{FD: fd}, false); err != nil {
 		return err
 	}
 	// The descriptor of the epoll instance, proved by changing the registration just made to what it is.
-	field := reflect.ValueOf(poller).Elem().FieldByName("fd")
+	field := reflect.ValueOf(*poller).Elem().FieldByName("fd")
 	if !field.IsValid() || field.Kind() != reflect.Int {
 		return errors.New("gnet has changed inside: netpoll.Poller has no int field fd")
 	}
@@ -180,11 +189,11 @@ func (l *loop) bind(raw gnet.Conn) error {
 	return nil
 }
 
-// pollerOf reads conn.loop.poller of a gnet connection. The fields are not exported: a gnet that renames them is an
-// error at start, and of TestGnetInside.
-func pollerOf(raw gnet.Conn) (*netpoll.Poller, error) {
+// insideOf finds a field of a gnet connection's inside by its path. The fields are not exported: a gnet that renames
+// them is an error at start, and of TestGnetInside.
+func insideOf[T any](raw gnet.Conn, path ...string) (*T, error) {
 	v := reflect.ValueOf(raw)
-	for _, name := range []string{"loop", "poller"} {
+	for _, name := range path {
 		if v.Kind() == reflect.Pointer {
 			v = v.Elem()
 		}
@@ -197,10 +206,10 @@ func pollerOf(raw gnet.Conn) (*netpoll.Poller, error) {
 		}
 		v = field
 	}
-	if v.Type() != reflect.TypeFor[*netpoll.Poller]() {
-		return nil, fmt.Errorf("gnet has changed inside: the poller is a %s", v.Type())
+	if v.Type() != reflect.TypeFor[T]() {
+		return nil, fmt.Errorf("gnet has changed inside: %s is a %s", path[len(path)-1], v.Type())
 	}
-	return (*netpoll.Poller)(v.UnsafePointer()), nil
+	return (*T)(v.Addr().UnsafePointer()), nil
 }
 
 func (s *gnetSocket) receive(first, second []byte) int {

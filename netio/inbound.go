@@ -7,81 +7,106 @@ import (
 	"kaas/internal/limits"
 )
 
-// received takes what the engine has read for this connection. full: the engine filled its buffer, so more is likely
-// there; it is read straight into the frame. Owner only; data is borrowed.
-func (c *Conn) received(data []byte, full bool) {
+// received takes the n bytes that the engine has read for this connection into the loop's chunk. full: the engine filled
+// its buffer, so more is likely there; it is read at once. Owner only.
+func (c *Conn) received(n int, full bool) {
 	c.lastActiveMs = c.server.nowMs.Load()
-	c.loop.receivedBytes.Add(int64(len(data)))
+	c.loop.receivedBytes.Add(int64(n))
 	if c.refused || c.lingering {
 		return
 	}
+	h := &c.loop.chunk
 	if c.rest != nil {
 		// An event that was on its way when reading was paused. Bounded: the engine is told again to stop.
-		c.keepRest(data)
+		c.keepRest(h.buf.B[h.used : h.used+n])
 		return
 	}
-	left, ok := c.parse(data)
-	if !ok {
-		return
-	}
-	if len(left) > 0 {
-		c.keepRest(left)
-		return
-	}
-	if full && !c.awaitingMemory {
-		c.receiveMore()
+	from, to := h.used, h.used+n
+	for budget := limits.NetReadBytesPerEvent - n; ; budget -= n {
+		more := full && budget > 0
+		var ok bool
+		if from, ok = c.parseChunk(from, to, more); !ok {
+			return
+		}
+		if from < to && !(more && c.frame == nil && c.mayTakeFrame()) {
+			c.keepRest(h.buf.B[from:to])
+			return
+		}
+		if !more || c.awaitingMemory || c.frame == nil && !c.mayTakeFrame() {
+			return
+		}
+		if from == to {
+			h.settle()
+			from, to = h.used, h.used
+		}
+		if n, full, ok = c.receiveMore(to); !ok {
+			return
+		}
+		to += n
+		n += c.intoFrame
 	}
 }
 
-// receiveMore reads the rest of a large frame into the frame itself, and what follows into the loop's scratch buffer.
-// It ends when the socket has no more, when the connection may take no more frames, or when it had its share.
-func (c *Conn) receiveMore() {
-	for budget := limits.NetReadBytesPerEvent; budget > 0; {
-		var direct []byte
-		scratch := c.loop.scratch[:c.scratchBytes()]
-		if c.frame != nil {
-			direct = c.frame.B[c.arrived:]
-			if len(c.frame.B) < c.frameBytes {
-				scratch = nil // what follows the buffer still belongs to the frame
-			}
-		}
-		n := c.socket.receive(direct, scratch)
-		if n <= 0 {
-			return // nothing now; an end or an error comes back as the engine's own event
-		}
-		budget -= n
-		c.loop.receivedBytes.Add(int64(n))
-		intoFrame := min(n, len(direct))
-		if intoFrame > 0 && !c.frameArrived(intoFrame) {
-			return
-		}
-		left, ok := c.parse(scratch[:n-intoFrame])
-		if !ok {
-			return
-		}
-		if len(left) > 0 {
-			c.keepRest(left)
-			return
-		}
-		if n < len(direct)+len(scratch) || c.awaitingMemory || c.frame == nil && !c.mayTakeFrame() {
-			return
-		}
+// parseChunk parses chunk[from:to] and returns how far it came. more: the start of a frame that would lie in the chunk
+// whole with what comes next is left there; any other start of a frame gets a buffer of its own.
+func (c *Conn) parseChunk(from, to int, more bool) (at int, ok bool) {
+	h := &c.loop.chunk
+	left, ok := c.parse(h.buf.B[from:to], from, more)
+	from = to - len(left)
+	if !ok || !more || len(left) == 0 || c.frame != nil || !c.mayTakeFrame() {
+		return from, ok
 	}
+	if len(left) >= len(c.header) {
+		if end := from + len(c.header) + int(binary.BigEndian.Uint32(left)); end <= len(h.buf.B) && end <= to+c.readAhead() {
+			return from, true
+		}
+	} else if to+limits.NetReadAheadBytes <= len(h.buf.B) {
+		return from, true
+	}
+	left, ok = c.parse(left, from, false)
+	return to - len(left), ok
 }
 
-// scratchBytes is how much to read behind the frame: what lands there is copied once more, so a connection with large
-// frames gets little more than the next length.
-func (c *Conn) scratchBytes() int {
-	if c.trusted >= limits.NetScratchBytes/4 {
-		return limits.NetReadBufferBytes
+// readAhead is how many bytes are read into the chunk at once.
+func (c *Conn) readAhead() int { return max(c.ahead, limits.NetReadAheadBytes) }
+
+// receiveMore reads the rest of a frame that has a buffer into it, and what follows into the chunk from at on. It
+// returns how much came into the chunk and whether the socket may have more; false: the connection is closing.
+func (c *Conn) receiveMore(at int) (n int, full, ok bool) {
+	var direct []byte
+	b := c.loop.chunk.buf.B
+	b = b[at:min(len(b), at+c.readAhead())]
+	if c.frame != nil {
+		direct = c.frame.B[c.arrived:]
+		if len(c.frame.B) < c.frameBytes {
+			b = nil // what follows the buffer still belongs to the frame
+		}
 	}
-	return limits.NetScratchBytes
+	n = c.socket.receive(direct, b)
+	if n <= 0 {
+		c.intoFrame = 0
+		return 0, false, true // nothing now; an end or an error comes back as the engine's own event
+	}
+	c.loop.receivedBytes.Add(int64(n))
+	full = n == len(direct)+len(b)
+	c.intoFrame = min(n, len(direct))
+	if full && len(b) > 0 {
+		c.ahead = min(2*c.readAhead(), limits.NetChunkBytes)
+	}
+	if c.intoFrame > 0 && !c.frameArrived(c.intoFrame) {
+		return 0, false, false
+	}
+	return n - c.intoFrame, full, true
 }
 
-// parse cuts frames from data and hands them over. It returns what it may not take now, which begins at the start of a
-// frame or continues one that waits for memory; false: the connection is closing.
-func (c *Conn) parse(data []byte) (left []byte, ok bool) {
-	for len(data) > 0 {
+// notInChunk as a position: the bytes lie elsewhere.
+const notInChunk = -1
+
+// parse cuts frames from data and hands them over; at is where data lies in the chunk, or notInChunk. It returns what it
+// may not take now, which begins at the start of a frame or continues one that waits for memory, or with whole the start
+// of a frame that has not come whole; false: the connection is closing.
+func (c *Conn) parse(data []byte, at int, whole bool) (left []byte, ok bool) {
+	for end := at + len(data); len(data) > 0; {
 		if c.awaitingMemory {
 			return data, true
 		}
@@ -103,6 +128,19 @@ func (c *Conn) parse(data []byte) (left []byte, ok bool) {
 				return data, true
 			}
 		}
+		if c.headerBytes == 0 && at != notInChunk {
+			size, known := c.announced(data)
+			switch {
+			case known && len(data)-len(c.header) >= size && size >= limits.NetInPlaceBytes:
+				data = data[len(c.header)+size:]
+				if !c.frameInPlace(end-len(data)-size, end-len(data)) {
+					return nil, false
+				}
+				continue
+			case whole && (len(data) < len(c.header) || known && len(data)-len(c.header) < size):
+				return data, true
+			}
+		}
 		n := copy(c.header[c.headerBytes:], data)
 		c.headerBytes += n
 		data = data[n:]
@@ -113,14 +151,28 @@ func (c *Conn) parse(data []byte) (left []byte, ok bool) {
 	return nil, true
 }
 
-// beginFrame checks the announced length and takes memory for a first part of it: no more than the peer has shown to
-// send. Memory grows with the bytes that arrive, never with the length that is announced.
-func (c *Conn) beginFrame() bool {
-	size := int32(binary.BigEndian.Uint32(c.header[:]))
+// announced returns the size of the frame that data begins with, if its length has come and is a valid one.
+func (c *Conn) announced(data []byte) (bytes int, valid bool) {
+	if len(data) < len(c.header) {
+		return 0, false
+	}
+	size := int32(binary.BigEndian.Uint32(data))
+	return int(size), size >= 0 && size <= c.maxRequestBytes()
+}
+
+func (c *Conn) maxRequestBytes() int32 {
 	maxBytes := c.server.config.MaxRequestBytes
 	if c.requestLimit > 0 {
 		maxBytes = min(maxBytes, c.requestLimit)
 	}
+	return maxBytes
+}
+
+// beginFrame checks the announced length and takes memory for a first part of it: no more than the peer has shown to
+// send. Memory grows with the bytes that arrive, never with the length that is announced.
+func (c *Conn) beginFrame() bool {
+	size := int32(binary.BigEndian.Uint32(c.header[:]))
+	maxBytes := c.maxRequestBytes()
 	if size < 0 || size > maxBytes {
 		c.fail(notAFrame(c.header, maxBytes))
 		return false
@@ -178,6 +230,7 @@ func (c *Conn) fail(err error) {
 
 // keepRest keeps bytes that were read and may not be parsed now.
 func (c *Conn) keepRest(data []byte) {
+	c.ahead = 0
 	if c.rest == nil {
 		c.rest = bufpool.Get(len(data))
 		copy(c.rest.B, data)
@@ -194,7 +247,7 @@ func (c *Conn) keepRest(data []byte) {
 // parseRest parses what was kept, as far as it may.
 func (c *Conn) parseRest() {
 	rest := c.rest
-	left, _ := c.parse(rest.B[c.restFrom:])
+	left, _ := c.parse(rest.B[c.restFrom:], notInChunk, false)
 	if c.rest == nil {
 		return // released: the connection has closed
 	}

@@ -442,7 +442,7 @@ func memoryConn(h Handler, maxRequestBytes int32) (*Conn, *memorySocket) {
 		panic(err)
 	}
 	s.malformed.logger = s.config.Logger
-	l := &loop{server: s, scratch: make([]byte, limits.NetScratchBytes), vectors: make([][]byte, 0, limits.NetIovecs)}
+	l := &loop{server: s, chunk: newChunk(), vectors: make([][]byte, 0, limits.NetIovecs)}
 	l.woken.Store(true) // there is no loop to wake
 	c := &Conn{id: 1, server: s, loop: l}
 	m := &memorySocket{conn: c}
@@ -450,6 +450,13 @@ func memoryConn(h Handler, maxRequestBytes int32) (*Conn, *memorySocket) {
 	s.quota.enter(c.remote.Addr(), nil)
 	c.open()
 	return c, m
+}
+
+// feed is what the engine does with bytes that it has read.
+func feed(c *Conn, data []byte, full bool) {
+	h := &c.loop.chunk
+	c.received(copy(h.engineBuffer(), data), full)
+	h.settle()
 }
 
 // FuzzFrames cuts a stream into pieces of arbitrary size, some read by the engine and some directly. What comes out
@@ -479,11 +486,11 @@ func FuzzFrames(f *testing.F) {
 			if full {
 				socket.more = left[cut:min(len(left), cut+int(cuts[i])*300)]
 				piece := len(socket.more)
-				c.received(left[:cut], true)
+				feed(c, left[:cut], true)
 				left = left[cut+piece-len(socket.more):]
 				socket.more = nil
 			} else {
-				c.received(left[:cut], false)
+				feed(c, left[:cut], false)
 				left = left[cut:]
 			}
 			c.turn()

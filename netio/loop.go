@@ -41,7 +41,7 @@ type loop struct {
 	freeSlots     *Slot // at most limits.NetSlotsKept
 	freeSlotCount int
 
-	scratch []byte   // limits.NetScratchBytes, for receiveMore
+	chunk   chunk    // that sockets are read into
 	vectors [][]byte // limits.NetIovecs, for gather
 	buffers ioBuffers
 
@@ -62,7 +62,7 @@ func newLoop(s *Server) (*loop, error) {
 	l := &loop{
 		server:  s,
 		wakeFD:  fd,
-		scratch: make([]byte, limits.NetScratchBytes),
+		chunk:   newChunk(),
 		vectors: make([][]byte, 0, limits.NetIovecs),
 	}
 	runtime.AddCleanup(l, func(fd int) { unix.Close(fd) }, fd)

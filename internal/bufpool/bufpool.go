@@ -17,9 +17,10 @@ type Buf struct {
 	B []byte
 
 	memory []byte       // whole memory of the class; immutable after make
+	whole  *Buf         // of a part: the buffer that it lies in, which it holds a reference of; else nil
 	class  int32        // index into classes, -1: not pooled; immutable after make
 	refs   atomic.Int32 // 1 after Get; the release that takes it to 0 owns the buffer
-	next   *Buf         // free list link; guarded by the class's mutex
+	next   *Buf         // free list link; guarded by the class's mutex, of a part by parts.mu
 }
 
 const (
@@ -44,6 +45,15 @@ type class struct {
 	// +checklocks:mu
 	low int
 	_   [64]byte // no two locks in one cache line
+}
+
+// parts are the headers of released parts. They hold no memory.
+var parts struct {
+	mu sync.Mutex
+	// +checklocks:mu
+	free *Buf
+	// +checklocks:mu
+	count int
 }
 
 var (
@@ -94,6 +104,29 @@ func classOf(n int) int {
 	return bits.Len(uint(n-1)) - smallestShift
 }
 
+// Part returns bytes from to to of b as a buffer of its own with one reference. It holds a reference of b until it is
+// released itself. The caller holds one of b.
+func (b *Buf) Part(from, to int) *Buf {
+	b.Retain()
+	parts.mu.Lock()
+	p := parts.free
+	if p != nil {
+		parts.free = p.next
+		parts.count--
+	}
+	parts.mu.Unlock()
+	if p == nil {
+		p = new(Buf)
+	}
+	p.next, p.whole = nil, b
+	p.B = b.B[from:to:to]
+	p.refs.Store(1)
+	return p
+}
+
+// Unshared says that the caller's reference is the only one, so that nobody can make another.
+func (b *Buf) Unshared() bool { return b.refs.Load() == 1 }
+
 // Retain adds a reference. The caller holds one already.
 func (b *Buf) Retain() {
 	if n := b.refs.Add(1); invariants.Enabled && n <= 1 {
@@ -114,11 +147,28 @@ func (b *Buf) Release() {
 	if invariants.Enabled {
 		poison(b)
 	}
+	if b.whole != nil {
+		b.releasePart()
+		return
+	}
 	if b.class < 0 {
 		b.B = nil
 		return
 	}
 	put(b)
+}
+
+func (b *Buf) releasePart() {
+	whole := b.whole
+	b.B, b.whole = nil, nil
+	parts.mu.Lock()
+	if parts.count < limits.BufPartsKept {
+		b.next = parts.free
+		parts.free = b
+		parts.count++
+	}
+	parts.mu.Unlock()
+	whole.Release()
 }
 
 func poison(b *Buf) {

@@ -13,6 +13,8 @@ const (
 	// BufIdleBytes is the sum over the 12 classes (512 B … 1 MiB), reached only when all of them were that busy within
 	// BufIdleMs.
 	BufIdleBytes = 12 * BufIdleBytesPerClass
+	// BufPartsKept headers of released parts, at about 100 bytes each: more than the frames of one commit.
+	BufPartsKept = 4_096
 	// BufIdleMs without use, then a buffer goes to the collector.
 	BufIdleMs = 2_000
 	// BufQuietMs after the last buffer has gone, what was collected is given back to the system, when it is at least

@@ -2,11 +2,19 @@ package limits
 
 // One connection, inbound.
 const (
-	// NetReadBufferBytes is what the event engine reads before it calls netio; it is copied into the frame, so it is
-	// small: the rest of a frame is read from the socket into the frame itself.
+	// NetReadBufferBytes is what the event engine reads before it calls netio: a small request needs no second read.
 	NetReadBufferBytes = 4 << 10
-	// NetScratchBytes is read behind the end of a frame in the same call, when a connection sends small frames.
-	NetScratchBytes = 64 << 10
+	// NetChunkBytes is the memory that one event loop reads into, and so the most that one read takes. Frames are handed
+	// on where they lie in it. It fits into the second-level cache of a core, where checksum and append find the bytes.
+	NetChunkBytes = 512 << 10
+	// NetChunkLeastBytes must be free in a chunk that is read into; one with less is left to the frames in it.
+	NetChunkLeastBytes = 128 << 10
+	// NetInPlaceBytes: a smaller frame is copied out of the chunk. One that is held (until its commit, in a long poll)
+	// would keep the whole chunk, and a copy this small costs less than a microsecond.
+	NetInPlaceBytes = 8 << 10
+	// NetReadAheadBytes is what a connection is read at first beyond NetReadBufferBytes. It doubles, up to a chunk, while
+	// the socket has as much, and begins anew when the connection is paused: what was read beyond waits in memory.
+	NetReadAheadBytes = 64 << 10
 	// NetReadBytesPerEvent bounds what one connection may read before the other connections of its loop have their turn.
 	NetReadBytesPerEvent = 1 << 20
 	// NetFrameFirstBytes is the most memory that is taken for the announced length of a frame of an unknown peer (one that
@@ -15,8 +23,9 @@ const (
 	// the bytes move).
 	NetFrameFirstBytes = 64 << 10
 	// NetRestBytes bounds the bytes that were read and not yet parsed when a connection is paused:
-	// what one read brings beyond the frame that filled the connection.
-	NetRestBytes = NetReadBufferBytes + NetScratchBytes
+	// what one read brings beyond the frame that filled the connection. A connection that is paused again and again is
+	// down to NetReadBufferBytes + NetReadAheadBytes.
+	NetRestBytes = NetChunkBytes + NetReadBufferBytes
 )
 
 // One connection, outbound.

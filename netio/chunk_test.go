@@ -1,0 +1,119 @@
+package netio
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"sync"
+	"testing"
+
+	"kaas/internal/bufpool"
+	"kaas/internal/limits"
+)
+
+// Frames that are handed on where they were read keep their bytes for as long as they are held, whatever is read
+// meanwhile: sizes around every bound, several connections on one loop, some frames held and released out of order by
+// another goroutine, the others released at once.
+func TestHeldFramesKeepTheirBytes(t *testing.T) {
+	t.Parallel()
+	random := seeded(t)
+	sizes := []int{0, 3, limits.NetReadBufferBytes - 4, limits.NetReadBufferBytes, limits.NetInPlaceBytes - 1, limits.NetInPlaceBytes,
+		65_000, limits.NetChunkLeastBytes, limits.NetChunkBytes - 4, limits.NetChunkBytes, limits.NetChunkBytes + 1, 700_000}
+	held := make(chan *bufpool.Buf, 64)
+	var holders sync.WaitGroup
+	holders.Go(func() {
+		var later []*bufpool.Buf
+		check := func(f *bufpool.Buf) {
+			if len(f.B) >= 4 && crc32.ChecksumIEEE(f.B[4:]) != binary.BigEndian.Uint32(f.B) {
+				t.Errorf("a frame of %d bytes has changed while it was held", len(f.B))
+			}
+			f.Release()
+		}
+		for f := <-held; f != nil; f = <-held {
+			if later = append(later, f); len(later) > 12 {
+				i := len(f.B) % len(later)
+				check(later[i])
+				later[i] = later[len(later)-1]
+				later = later[:len(later)-1]
+			}
+		}
+		for _, f := range later {
+			check(f)
+		}
+	})
+	h := &testHandler{frame: func(c *Conn, frame *bufpool.Buf) error {
+		s := c.Reserve()
+		s.Bytes(reply(frame.B[:min(4, len(frame.B))]))
+		if len(frame.B)%3 == 0 {
+			held <- frame
+		} else {
+			if len(frame.B) >= 4 && crc32.ChecksumIEEE(frame.B[4:]) != binary.BigEndian.Uint32(frame.B) {
+				t.Errorf("a frame of %d bytes came changed", len(frame.B))
+			}
+			frame.Release()
+		}
+		s.Done()
+		return nil
+	}}
+	_, addr := startServer(t, h, func(c *Config) { c.NumNetworkThreads = 1 })
+	var clients sync.WaitGroup
+	for range 3 {
+		var stream []byte
+		frames := 0
+		for ; len(stream) < 6<<20; frames++ {
+			size := sizes[random.IntN(len(sizes))]
+			if random.IntN(2) == 0 {
+				size = random.IntN(200_000)
+			}
+			payload := make([]byte, size)
+			for i := 4; i < size; i += 1 + i/7 {
+				payload[i] = byte(random.Uint32())
+			}
+			if size >= 4 {
+				binary.BigEndian.PutUint32(payload, crc32.ChecksumIEEE(payload[4:]))
+			}
+			stream = append(stream, frameOf(payload)...)
+		}
+		c := dial(t, addr)
+		clients.Go(func() {
+			if _, err := c.Write(stream); err != nil {
+				t.Errorf("send: %v", err)
+			}
+		})
+		clients.Go(func() {
+			for range frames {
+				receiveFrame(t, c)
+			}
+		})
+	}
+	clients.Wait()
+	held <- nil
+	holders.Wait()
+}
+
+// A chunk is used from its start again when nobody holds a frame of it, goes on behind what is held, and is left when it
+// is nearly full.
+func TestChunkSettles(t *testing.T) {
+	t.Parallel()
+	h := newChunk()
+	first := h.buf
+	part := h.buf.Part(0, 100)
+	h.used = 100
+	h.settle()
+	if h.buf != first || h.used != 100 {
+		t.Fatalf("a held part: %d bytes are used, want 100", h.used)
+	}
+	part.Release()
+	h.settle()
+	if h.used != 0 {
+		t.Fatalf("nothing is held: %d bytes are used", h.used)
+	}
+	full := limits.NetChunkBytes - limits.NetChunkLeastBytes + 1
+	part = h.buf.Part(0, full)
+	h.used = full
+	h.settle()
+	if h.buf == first || h.used != 0 {
+		t.Fatal("a chunk without room is still read into")
+	}
+	part.Release()
+	h.buf.Release()
+}
