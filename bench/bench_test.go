@@ -1,17 +1,17 @@
 package bench
 
 import (
-	"encoding/binary"
 	"encoding/json"
-	"hash/crc32"
-	"math/rand/v2"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kmsg"
+	"kaas/bench/rig"
 )
 
 // TestMain lets the test binary be the raw loop's process, as `kaas bench`
@@ -35,7 +35,7 @@ func TestRawLoop(t *testing.T) {
 	for _, how := range []string{rawSendfile, rawMapped, rawSync} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			s, err := startRaw(how)(options{DataParent: t.TempDir()}, costOfAByte(1))
+			s, err := startRaw(how)(options{DataParent: t.TempDir()}, rig.CostOfAByte(1))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -45,94 +45,19 @@ func TestRawLoop(t *testing.T) {
 				}
 			}()
 			for range 2 { // the second goes on where the first has ended
-				moved, err := s.driver.run(8 << 20)
+				moved, err := s.driver.Run(8 << 20)
 				if err != nil {
-					t.Fatalf("%v\n%s", err, s.output)
+					t.Fatalf("%v\n%s", err, s.Output)
 				}
-				if moved.Bytes < 8<<20 || moved.Produces*int64(s.driver.batch) != moved.Bytes || moved.Fetches == 0 {
+				if moved.Bytes < 8<<20 || moved.Produces*int64(s.driver.BatchLen()) != moved.Bytes || moved.Fetches == 0 {
 					t.Errorf("moved %+v", moved)
 				}
 			}
-			used, err := s.cpu()
-			if err != nil || used.total <= 0 {
+			used, err := s.CPU()
+			if err != nil || used.Total <= 0 {
 				t.Errorf("the loop has used %v, %v", used, err)
 			}
 		})
-	}
-}
-
-// TestFetchChecks feeds the driver answers that it must not take.
-func TestFetchChecks(t *testing.T) {
-	t.Parallel()
-	answer := func(partition int32, code int16, bases ...int64) []byte {
-		response := kmsg.NewPtrFetchResponse()
-		response.SetVersion(fetchVersion)
-		topic := kmsg.NewFetchResponseTopic()
-		topic.Topic = "bench"
-		p := kmsg.NewFetchResponseTopicPartition()
-		p.Partition, p.ErrorCode = partition, code
-		for _, base := range bases {
-			batch, _ := makeBatch(rand.New(rand.NewPCG(1, 1)), 2000, 900)
-			binary.BigEndian.PutUint64(batch, uint64(base))
-			p.RecordBatches = append(p.RecordBatches, batch...)
-		}
-		topic.Partitions = append(topic.Partitions, p)
-		response.Topics = append(response.Topics, topic)
-		return response.AppendTo(make([]byte, 8))
-	}
-	fresh := func() *driver {
-		return newDriver(load{Topic: "bench", Partitions: 2, BatchBytes: 2000, ValueBytes: 900}, "")
-	}
-	d := fresh()
-	if err := d.checkFetch(answer(1, 0, 0, 2)); err != nil || d.next[1] != 4 {
-		t.Errorf("two batches of two records: %v, next offset %d", err, d.next[1])
-	}
-	for name, wrong := range map[string][]byte{
-		"an error":         answer(0, 6),
-		"a gap":            answer(0, 0, 0, 4),
-		"a batch twice":    answer(0, 0, 0, 0),
-		"another begin":    answer(1, 0, 2),
-		"another position": answer(0, 0, 2, 0),
-	} {
-		if err := fresh().checkFetch(wrong); err == nil {
-			t.Errorf("%s was not noticed", name)
-		}
-	}
-}
-
-// TestFramesDecode holds the hand-written frames against franz-go's decoders.
-func TestFramesDecode(t *testing.T) {
-	t.Parallel()
-	batch, records := makeBatch(rand.New(rand.NewPCG(3, 4)), 64<<10, 1<<10)
-	if len(batch) > 64<<10 || records != 63 || crc32.Checksum(batch[21:], castagnoli) != binary.BigEndian.Uint32(batch[17:]) {
-		t.Errorf("a batch of %d bytes with %d records", len(batch), records)
-	}
-	var decoded kmsg.RecordBatch
-	if err := decoded.ReadFrom(batch); err != nil || decoded.NumRecords != 63 || decoded.LastOffsetDelta != 62 {
-		t.Errorf("batch: %v", err)
-	}
-	fetch, offsetAt := fetchFrame("topic", []int32{3, 5}, 1<<20)
-	binary.BigEndian.PutUint64(fetch[offsetAt[1]:], 42)
-	for _, f := range []struct {
-		frame   []byte
-		request kmsg.Request
-	}{
-		{produceFrame("topic", 7, -1, batch), kmsg.NewPtrProduceRequest()},
-		{fetch, kmsg.NewPtrFetchRequest()},
-		{createTopicFrame("topic", 3, [][2]string{{"a", "b"}}), kmsg.NewPtrCreateTopicsRequest()},
-		{metadataFrame("topic", true), kmsg.NewPtrMetadataRequest()},
-	} {
-		if got := int(binary.BigEndian.Uint32(f.frame)); got != len(f.frame)-4 {
-			t.Errorf("%T: the length says %d of %d", f.request, got, len(f.frame)-4)
-		}
-		f.request.SetVersion(int16(binary.BigEndian.Uint16(f.frame[6:])))
-		body := f.frame[14+len(clientID):]
-		if err := f.request.ReadFrom(body); err != nil {
-			t.Errorf("%T: %v", f.request, err)
-		}
-		if again := f.request.AppendTo(nil); string(again) != string(body) {
-			t.Errorf("%T is not the bytes that franz-go writes", f.request)
-		}
 	}
 }
 
@@ -143,7 +68,7 @@ func TestRow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Figures = []figure{newFigure("s", "kaas", "CPU", "s/GB", "", []float64{3, 1, 2, 10})}
+	r.Figures = []figure{newFigure("s", "kaas", "CPU", "s/GB", "", []float64{3, 1, 2, 10}).atMost(2), failure("broken", errors.New("the disk is gone\nand more"))}
 	for range 2 {
 		if _, err := r.save(filepath.Join(dir, "results")); err != nil {
 			t.Fatal(err)
@@ -154,11 +79,91 @@ func TestRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	var back row
-	if len(lines) != 2 || json.Unmarshal([]byte(lines[1]), &back) != nil || back.Figures[0].Median != 2.5 || back.Host.Cores < 1 {
-		t.Errorf("saved:\n%s", text)
+	if len(lines) != 4 {
+		t.Fatalf("two runs of two figures:\n%s", text)
 	}
-	if !strings.Contains(r.table(), "CPU") {
-		t.Error(r.table())
+	var back struct {
+		header
+		figure
+	}
+	if err := json.Unmarshal([]byte(lines[2]), &back); err != nil || back.Median != 2.5 || back.High != 10 || back.Verdict != missed || back.Target != "≤ 2" || back.Commit == "" || back.Host.Cores < 1 {
+		t.Errorf("%v in %s", err, lines[2])
+	}
+	if table := tableOf(r.Figures); !strings.Contains(table, "missed") || !strings.Contains(table, "FAILED: the disk is gone\n") {
+		t.Error(table)
+	}
+	if v := verdicts(r.Figures); v != "0 targets met, 1 missed, 1 scenarios failed" {
+		t.Error(v)
+	}
+}
+
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	f := newFigure("s", "kaas", "n", "1", "", []float64{1, 2, 3})
+	if f.atMost(2).Verdict != met || f.atMost(1.9).Verdict != missed || f.atLeast(2).Verdict != met || f.atLeast(2.1).Verdict != missed {
+		t.Error("a bound is met by the median that equals it")
+	}
+	if newFigure("s", "kaas", "n", "1", "", nil).atMost(1).Verdict != missed {
+		t.Error("what was not measured has met its target")
+	}
+}
+
+// A scenario that fails, hangs or panics is a row, and what it has measured
+// before is kept.
+func TestScenariosThatFail(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func(options, io.Writer) ([]figure, error){
+		"error": func(options, io.Writer) ([]figure, error) {
+			return []figure{newFigure("error", "kaas", "n", "1", "", []float64{1})}, errors.New("no")
+		},
+		"panic": func(options, io.Writer) ([]figure, error) { panic("no") },
+		"late": func(o options, _ io.Writer) ([]figure, error) {
+			child, err := rig.StartProcess("sleep", "100")
+			if err != nil {
+				return nil, err
+			}
+			o.Children.add(child)
+			<-child.Exited
+			return nil, nil
+		},
+	} {
+		s := scenario{name: name, limit: time.Second, run: run}
+		figures := s.measure(options{}, io.Discard)
+		if len(figures) == 0 || figures[len(figures)-1].Verdict != failed {
+			t.Errorf("%s: %+v", name, figures)
+		}
+		if name == "late" && !strings.Contains(figures[0].Note, "more than 1s") || name == "error" && len(figures) != 2 {
+			t.Errorf("%s: %+v", name, figures)
+		}
+	}
+}
+
+func TestSelected(t *testing.T) {
+	t.Parallel()
+	if chosen, err := selected("tail, com.*"); err != nil || len(chosen) != 2 || chosen[0].name != "tail" || chosen[1].name != "commits" {
+		t.Errorf("%v %v", chosen, err)
+	}
+	if _, err := selected("none"); err == nil || !strings.Contains(err.Error(), "there are micro start-up") {
+		t.Error(err)
+	}
+	if chosen, err := selected(""); err != nil || len(chosen) != len(scenarios()) {
+		t.Errorf("%v %v", chosen, err)
+	}
+}
+
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	var order []int
+	if err := turns(2, 2, func(i int) error { order = append(order, i); return nil }); err != nil || !slices.Equal(order, []int{0, 1, 1, 0, 0, 1, 1, 0}) {
+		t.Errorf("%v %v", order, err)
+	}
+}
+
+func TestParseBenchmarks(t *testing.T) {
+	t.Parallel()
+	text := "goos: linux\nBenchmarkAuthorize/deny-2   \t  100\t  52.5 ns/op\t 0 B/op\t 0 allocs/op\nBenchmarkAuthorize/deny-2   \t  100\t  53.5 ns/op\t 0 B/op\t 0 allocs/op\nPASS\n"
+	f := parseBenchmarks("micro", "auth", text)
+	if len(f) != 2 || f[0].Name != "Authorize/deny" || f[0].Median != 53 || f[1].Unit != "allocs/op" || f[1].Verdict != met {
+		t.Errorf("%+v", f)
 	}
 }

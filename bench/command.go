@@ -10,40 +10,57 @@ import (
 	"github.com/spf13/cobra"
 
 	"kaas/bench/generator"
+	"kaas/bench/rig"
 )
 
 // options are what a run can be told.
 type options struct {
-	Broker     string   // the binary under measurement
-	DataParent string   // a directory is made and removed below it for each child
-	Results    string   // where the row goes; empty: nowhere
-	Bytes      int64    // moved in each measured run
-	Rounds     int      // each is one A B B A
-	Starts     int      // measured starts
-	Prefix     []string // before the broker's command line: valgrind and its options
+	Broker         string // the binary under measurement
+	DataParent     string // a directory is made and removed below it for each child
+	Results        string // where the row goes; empty: nowhere
+	Rows           string // scenarios by name; empty: all
+	Bytes          int64  // moved in each measured run
+	RecoveryBytes  int64  // written before kill -9
+	WithoutProfile string // the binary built without profiles/default.pgo
+	Children       *children
+	Rounds         int      // each is one A B B A
+	Starts         int      // measured starts
+	Prefix         []string // before the broker's command line: valgrind and its options
 }
 
 // Command is `kaas bench`.
 func Command() *cobra.Command {
 	o := options{}
-	var megabytes int64
+	var megabytes, recoveryMegabytes int64
+	var list bool
 	command := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the broker against the physical limit of this machine",
 		Long: `Measure the broker against the physical limit of this machine.
 
 The same frames go to the broker and to a raw loop (socket read, CRC32C, append,
-and the cheaper of sendfile and mmap+write) that runs as a process of its own,
-in the order A B B A, and the processor time of both is read from outside.
+and the cheaper of sendfile and mmap+write), a bare echo or a bare fdatasync
+loop of the same run, in the order A B B A, and the processor time of both is
+read from outside. Each row says its commit, host, spread, target and whether
+that was met. A scenario that fails is a row that says so.
 Measure alone: other work on the machine is in every figure.`,
-		Example: `  # All scenarios, this binary's own broker, one row in bench/results
+		Example: `  # All scenarios, this binary's own broker, rows in bench/results
   kaas bench
+
+  # Some of them; --list names all
+  kaas bench --rows durable,tail
 
   # A quick look, nothing written
   kaas bench --megabytes 256 --rounds 1 --results ''`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			o.Bytes = megabytes * 1_000_000
+			o.Bytes, o.RecoveryBytes = megabytes*1_000_000, recoveryMegabytes*1_000_000
+			if list {
+				for _, s := range scenarios() {
+					fmt.Fprintf(command.OutOrStdout(), "%-14s %s\n", s.name, s.about)
+				}
+				return nil
+			}
 			return runAll(o, command.OutOrStdout())
 		},
 	}
@@ -55,10 +72,14 @@ Measure alone: other work on the machine is in every figure.`,
 	flags.StringVar(&o.Broker, "broker", self, "the binary under measurement, started with the word broker and overrides")
 	flags.StringVar(&o.DataParent, "data", os.TempDir(), "where the data directories are made and removed")
 	flags.StringVar(&o.Results, "results", filepath.Join("bench", "results"), "where the row of the run is appended; empty writes none")
-	flags.Int64Var(&megabytes, "megabytes", 1000, "moved in each measured run")
+	flags.StringVar(&o.Rows, "rows", "", "scenarios, by name or regular expression, separated by commas; empty: all")
+	flags.BoolVar(&list, "list", false, "name the scenarios and end")
+	flags.Int64Var(&megabytes, "megabytes", 500, "moved in each measured run")
+	flags.Int64Var(&recoveryMegabytes, "recovery-megabytes", 10_000, "written before the kill -9 of the scenario recovery")
+	flags.StringVar(&o.WithoutProfile, "without-profile", filepath.Join("bin", "kaas-without-profile"), "the same program built with -pgo=off, for the scenario pgo")
 	flags.IntVar(&o.Rounds, "rounds", 2, "rounds of A B B A")
 	flags.IntVar(&o.Starts, "starts", 15, "measured starts of the broker")
-	command.AddCommand(generator.Command(), framesCommand(), rawCommand(), compareCommand(self), profileCommand(self), checkCommand(self), baselineCommand(self))
+	command.AddCommand(generator.Command(), framesCommand(), rawCommand(), echoCommand(), compareCommand(self), profileCommand(self), checkCommand(self), baselineCommand(self))
 	return command
 }
 
@@ -105,7 +126,7 @@ address of a broker that runs. Each row says what was durable.`,
 
 // framesCommand drives a broker that runs already, of whatever make.
 func framesCommand() *cobra.Command {
-	l := costOfAByte(-1)
+	l := rig.CostOfAByte(-1)
 	var bootstrap, flushMessages string
 	var megabytes int64
 	command := &cobra.Command{
@@ -119,15 +140,15 @@ func framesCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			l.Topic = fmt.Sprintf("bench-%d", time.Now().UnixNano())
-			d := newDriver(l, bootstrap)
+			d := rig.NewDriver(l, bootstrap)
 			var configs [][2]string
 			if flushMessages != "" {
 				configs = append(configs, [2]string{"flush.messages", flushMessages})
 			}
-			if err := d.createTopic(configs); err != nil {
+			if err := d.CreateTopic(configs); err != nil {
 				return err
 			}
-			moved, err := d.run(megabytes * 1_000_000)
+			moved, err := d.Run(megabytes * 1_000_000)
 			if err != nil {
 				return err
 			}
@@ -159,6 +180,16 @@ const (
 	rawSync     = "sync"
 )
 
+// echoCommand is the bare echo's own process.
+func echoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "echo-loop ADDRESS",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE:   func(_ *cobra.Command, arguments []string) error { return rig.RunEcho(arguments[0]) },
+	}
+}
+
 // rawCommand is the raw loop's own process.
 func rawCommand() *cobra.Command {
 	return &cobra.Command{
@@ -172,7 +203,7 @@ func rawCommand() *cobra.Command {
 			}
 			switch how := arguments[3]; how {
 			case rawSendfile, rawMapped, rawSync:
-				return runRaw(arguments[0], arguments[1], partitions, how == rawMapped, how == rawSync)
+				return rig.RunRaw(arguments[0], arguments[1], partitions, how == rawMapped, how == rawSync)
 			default:
 				return fmt.Errorf("%q is no way to run the raw loop", how)
 			}

@@ -1,18 +1,16 @@
 package bench
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
-	"kaas/bench/generator"
+	"kaas/bench/rig"
 )
 
 // compareOptions are what a comparison can be told.
@@ -26,29 +24,68 @@ type compareOptions struct {
 	Length   time.Duration // of one latency run
 }
 
+// kafkaRival is Apache Kafka, which is started here.
+const kafkaRival = "kafka"
+
 // contest is one load that both sides run, in turn.
 type contest struct {
 	name    string
 	durable bool // flush.messages=1 on both sides; else Kafka's default, which never forces
 	drain   bool // produce first; only reading is measured
+	storm   bool // small keyed requests; load says only the topic
 	bytes   float64
-	load    load
+	load    rig.Load
+	judge   func(figure) figure // of the ratios to Apache Kafka; nil: none has a target
+}
+
+// A ratio is judged by its name: a contest has a target for one of them.
+const (
+	cpuRatio        = "CPU per GB"
+	throughputRatio = "throughput"
+	requestsRatio   = "requests per CPU second"
+)
+
+func judging(name string, target func(figure) figure) func(figure) figure {
+	return func(f figure) figure {
+		if strings.HasPrefix(f.Name, name+",") {
+			return target(f)
+		}
+		return f
+	}
+}
+
+func below(bound float64) func(figure) figure {
+	return func(f figure) figure { return f.atMost(bound) }
+}
+func above(bound float64) func(figure) figure {
+	return func(f figure) figure { return f.atLeast(bound) }
 }
 
 // contests are the rows; the shares are of --megabytes.
 func contests() []contest {
-	storm := load{Partitions: 100, Producers: 200, Consumers: 4, InFlight: 5, Acks: 1, BatchBytes: 200, ValueBytes: 100, MaxPartitionBytes: 1 << 20}
-	storm.Producers = storm.Partitions // each partition has one producer's connection
-	durable100 := storm
+	single := rig.Load{Partitions: 100, Producers: 100, Consumers: 4, InFlight: 5, Acks: 1, BatchBytes: 200, ValueBytes: 100, MaxPartitionBytes: 1 << 20}
+	durable100 := single
 	durable100.Acks, durable100.BatchBytes, durable100.ValueBytes = -1, 16<<10, 1<<10
-	backlog := costOfAByte(1)
-	backlog.Consumers = 2
+	wide := rig.CostOfAByte(1)
+	wide.Partitions = 100
+	large := rig.CostOfAByte(1)
+	large.BatchBytes = 1_000_000
+	backlog := rig.CostOfAByte(1)
+	backlog.Consumers, backlog.MaxBytes = 2, 1<<20
+	eight := rig.CostOfAByte(1)
+	eight.FanOut, eight.Consumers = 8, 1
+	small := stormLoad()
+	small.Producers = 200
 	return []contest{
-		{"produce and follow, 64 KB batches, 16 partitions", false, false, 1, costOfAByte(1)},
-		{"produce and follow, 64 KB batches, 16 partitions, acks=all", true, false, 0.5, costOfAByte(-1)},
-		{"one 100-byte record a batch, 100 partitions and connections", false, false, 0.02, storm},
-		{"16 KB batches, 100 partitions and connections, acks=all", true, false, 0.2, durable100},
-		{"read a backlog, 2 connections", false, true, 1, backlog},
+		{name: "produce and follow, 64 KB batches, 16 partitions", bytes: 1, load: rig.CostOfAByte(1), judge: judging(cpuRatio, below(0.25))},
+		{name: "produce and follow, 1 MB batches, 16 partitions", bytes: 1, load: large},
+		{name: "produce and follow, 64 KB batches, 100 partitions", bytes: 1, load: wide},
+		{name: "produce and follow, 64 KB batches, 16 partitions, acks=all", durable: true, bytes: 0.4, load: rig.CostOfAByte(-1)},
+		{name: "16 KB batches, 100 partitions and connections, acks=all", durable: true, bytes: 0.2, load: durable100, judge: judging(throughputRatio, above(10))},
+		{name: "one 100-byte record a batch, 100 partitions and connections", bytes: 0.02, load: single},
+		{name: "storm: 1 to 10 keyed records of 100 B, 200 connections", storm: true, bytes: 0.15, load: small, judge: judging(requestsRatio, above(5))},
+		{name: "read a backlog, 1 MiB fetches on 2 connections", drain: true, bytes: 1, load: backlog, judge: judging(cpuRatio, below(1))},
+		{name: "8 readers at the tail", bytes: 0.5, load: eight, judge: judging(cpuRatio, below(0.35))},
 	}
 }
 
@@ -70,7 +107,7 @@ func runCompare(o compareOptions, out io.Writer) (err error) {
 		fmt.Fprintf(out, "the load average is %.1f: other work of this machine is in every figure\n", r.Host.Load1)
 	}
 	r.Settings = map[string]string{"megabytes": fmt.Sprint(o.Bytes / 1_000_000), "rounds": fmt.Sprint(o.Rounds), "rival": o.Rival, "warmUp": o.WarmUp.String()}
-	ours, err := startBroker(o.options, costOfAByte(1))
+	ours, err := startBroker(o.options, rig.CostOfAByte(1))
 	if err != nil {
 		return err
 	}
@@ -83,20 +120,23 @@ func runCompare(o compareOptions, out io.Writer) (err error) {
 	if err := warmRival(o, rival, out); err != nil {
 		return fmt.Errorf("warm-up of %s: %w", o.Rival, err)
 	}
-	sides := [2]*contender{{name: "kaas", address: ours.address, process: ours.process}, rival}
+	sides := [2]*contender{{name: "kaas", address: ours.address, process: ours.Process}, rival}
+	r.Figures = append(r.Figures, footprints(sides)...)
 	for number, c := range contests() {
 		figures, err := hold(o, c, number, sides, out)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
 		r.Figures = append(r.Figures, figures...)
+		if err != nil { // the others are still worth having
+			r.Figures = append(r.Figures, failure(c.name, err))
+		}
 	}
-	figures, err := latencies(o, sides, out)
-	if err != nil {
-		return fmt.Errorf("latency: %w", err)
+	for _, durable := range []bool{false, true} {
+		figures, err := latencies(o, sides, durable, out)
+		r.Figures = append(r.Figures, figures...)
+		if err != nil {
+			r.Figures = append(r.Figures, failure("latency", err))
+		}
 	}
-	r.Figures = append(r.Figures, figures...)
-	fmt.Fprint(out, r.table())
+	fmt.Fprintf(out, "=== %s\n%s=== %s\n", r.about(), tableOf(r.Figures), verdicts(r.Figures))
 	for _, f := range r.Figures {
 		if f.Note != "" {
 			fmt.Fprintf(out, "%s, %s: %s\n", f.Scenario, f.Name, f.Note)
@@ -107,7 +147,7 @@ func runCompare(o compareOptions, out io.Writer) (err error) {
 	}
 	path, err := r.save(o.Results)
 	if err == nil {
-		fmt.Fprintf(out, "one row was added to %s\n", path)
+		fmt.Fprintf(out, "%d rows were added to %s\n", len(r.Figures), path)
 	}
 	return err
 }
@@ -116,15 +156,17 @@ func runCompare(o compareOptions, out io.Writer) (err error) {
 // time is not known.
 type contender struct {
 	name, address string
-	process       *process
-	dir           string // to be removed
-	foreign       bool   // the process is not ours to end
-	driver        *driver
+	process       *rig.Process
+	dir           string        // to be removed
+	foreign       bool          // the process is not ours to end
+	ready         time.Duration // exec to the first connection, when it was started here
+	driver        *rig.Driver
+	storm         *rig.Storm
 }
 
 func (c *contender) close() error {
 	if c.process != nil && !c.foreign {
-		c.process.stop()
+		c.process.Stop()
 	}
 	if c.dir == "" {
 		return nil
@@ -134,15 +176,15 @@ func (c *contender) close() error {
 
 // startRival starts Apache Kafka, or takes what runs.
 func startRival(o compareOptions) (*contender, error) {
-	if o.Rival != "kafka" {
+	if o.Rival != kafkaRival {
 		c := &contender{name: "rival", address: o.Rival, foreign: true}
 		if o.RivalPID > 0 {
 			found, err := os.FindProcess(o.RivalPID)
 			if err != nil {
 				return nil, err
 			}
-			c.process = &process{output: &lockedBuffer{}, exited: make(chan struct{})}
-			c.process.watch(found)
+			c.process = &rig.Process{Output: &rig.LockedBuffer{}, Exited: make(chan struct{})}
+			c.process.Watch(found)
 		}
 		return c, nil
 	}
@@ -150,8 +192,8 @@ func startRival(o compareOptions) (*contender, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &contender{name: "kafka", dir: dir}
-	if c.address, err = freeAddress(); err != nil {
+	c := &contender{name: kafkaRival, dir: dir}
+	if c.address, err = rig.FreeAddress(); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	properties := filepath.Join(dir, "server.properties")
@@ -159,13 +201,30 @@ func startRival(o compareOptions) (*contender, error) {
 	if err := os.WriteFile(properties, []byte(text), 0o644); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	if c.process, err = startProcess(o.Launcher, properties); err != nil {
+	if c.process, err = rig.StartProcess(o.Launcher, properties); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	if err := c.process.awaitListening(c.address); err != nil {
+	if err := c.process.AwaitListening(c.address); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
+	c.ready = time.Since(c.process.Started)
 	return c, nil
+}
+
+// footprints are the idle sides, before anything was asked of them.
+func footprints(sides [2]*contender) (figures []figure) {
+	for _, side := range sides {
+		if side.ready > 0 {
+			figures = append(figures, newFigure("idle", side.name, "exec to listening", "ms", "", []float64{milliseconds(side.ready)}))
+		}
+		if side.process == nil {
+			continue
+		}
+		if resident, _, err := side.process.Memory(); err == nil {
+			figures = append(figures, newFigure("idle", side.name, "resident memory", "MiB", "", []float64{float64(resident) / mib}))
+		}
+	}
+	return figures
 }
 
 // warmRival gives the rival's just-in-time compiler what it is going to see.
@@ -174,46 +233,57 @@ func warmRival(o compareOptions, rival *contender, out io.Writer) error {
 		return nil
 	}
 	fmt.Fprintf(out, "warming %s up for %v\n", rival.name, o.WarmUp)
-	begin := time.Now()
-	all := contests()
-	drivers := make([]*driver, len(all))
-	for i := 0; time.Since(begin) < o.WarmUp; i++ {
+	all, fakes := contests(), make([]*contender, len(contests()))
+	for i, begin := 0, time.Now(); time.Since(begin) < o.WarmUp; i++ {
 		at := i % len(all)
-		if drivers[at] == nil {
-			l := all[at].load
-			l.Topic = fmt.Sprintf("warm-%d-%d", begin.UnixNano(), at)
-			drivers[at] = newDriver(l, rival.address)
-			if err := drivers[at].createTopic(nil); err != nil {
-				return err
+		if fakes[at] == nil {
+			fakes[at] = &contender{name: rival.name, address: rival.address}
+			if err := enter(all[at], fmt.Sprintf("warm-%d-%d", begin.UnixNano(), at), fakes[at]); err != nil {
+				return fmt.Errorf("%s: %w", all[at].name, err)
 			}
 		}
-		if _, err := drivers[at].run(int64(all[at].bytes * 50e6)); err != nil {
-			return err
+		if _, err := fight(int64(all[at].bytes*50e6), all[at], fakes[at]); err != nil {
+			return fmt.Errorf("%s: %w", all[at].name, err)
 		}
+	}
+	return nil
+}
+
+// enter makes the topic of a contest on one side.
+func enter(c contest, topic string, side *contender) error {
+	flush := neverFlush
+	if c.durable {
+		flush = "1"
+	}
+	l := c.load
+	l.Topic = topic
+	side.driver, side.storm = rig.NewDriver(l, side.address), nil
+	if c.storm {
+		side.storm = stormOf(side.address, topic, rig.ProduceAnswer(topic))
+	}
+	if err := side.driver.CreateTopic([][2]string{{"flush.messages", flush}}); err != nil {
+		return fmt.Errorf("%s: %w", side.name, err)
 	}
 	return nil
 }
 
 // bout is one measured run of one side.
 type bout struct {
-	outcome
+	rig.Outcome
 	cpu time.Duration
 }
 
 // hold runs one contest in the order A B B A.
 func hold(o compareOptions, c contest, number int, sides [2]*contender, out io.Writer) ([]figure, error) {
-	flush := neverFlush
-	if c.durable {
-		flush = "1"
-	}
 	for _, side := range sides {
-		l := c.load
-		l.Topic = fmt.Sprintf("contest-%d-%d", time.Now().UnixNano(), number)
-		side.driver = newDriver(l, side.address)
-		if err := side.driver.createTopic([][2]string{{"flush.messages", flush}}); err != nil {
-			return nil, fmt.Errorf("%s: %w", side.name, err)
+		if err := enter(c, fmt.Sprintf("contest-%d-%d", time.Now().UnixNano(), number), side); err != nil {
+			return nil, err
 		}
-		if _, err := side.driver.run(int64(float64(o.Bytes)*c.bytes) / 10); err != nil {
+		bytes := int64(float64(o.Bytes) * c.bytes)
+		if !c.drain { // which has to write all of it once
+			bytes /= 10
+		}
+		if _, err := fight(bytes, c, side); err != nil {
 			return nil, fmt.Errorf("%s: %w", side.name, err)
 		}
 	}
@@ -229,23 +299,37 @@ func hold(o compareOptions, c contest, number int, sides [2]*contender, out io.W
 				float64(b.Bytes)/1e6/b.Took.Seconds(), float64(b.Produces+b.Fetches)/b.Took.Seconds(), b.cpu.Seconds()/(float64(b.Bytes)/1e9))
 		}
 	}
-	return contestFigures(c, sides, bouts), nil
+	figures := contestFigures(c, sides, bouts)
+	if c.judge != nil && sides[1].name == kafkaRival {
+		for i := range figures {
+			figures[i] = c.judge(figures[i])
+		}
+	}
+	return figures, nil
 }
+
+// stormBytes is about what one request of a storm carries, to make a number
+// of requests of a number of bytes.
+const stormBytes = 750
 
 // fight measures one run of one side.
 func fight(bytes int64, c contest, side *contender) (b bout, err error) {
-	if err := warmMemory(2*bytes + 256<<20); err != nil {
+	if err := rig.WarmMemory(2*bytes + 256<<20); err != nil {
 		return b, err
 	}
 	d := side.driver
-	if c.drain {
-		consumers := d.Consumers
-		d.Consumers = 0
-		if _, err = d.run(bytes); err != nil {
-			return b, err
-		}
+	if c.drain { // what stands there has been written before, and is read again and again
 		producers := d.Producers
-		d.Producers, d.Consumers = 0, consumers
+		if !d.Written() {
+			d.Consumers = 0
+			_, err = d.Run(bytes)
+			d.Consumers = c.load.Consumers
+			if err != nil {
+				return b, err
+			}
+		}
+		d.Rewind()
+		d.Producers = 0
 		defer func() { d.Producers = producers }()
 		bytes = 0
 	}
@@ -253,7 +337,14 @@ func fight(bytes int64, c contest, side *contender) (b bout, err error) {
 	if err != nil {
 		return b, err
 	}
-	if b.outcome, err = d.run(bytes); err != nil {
+	if c.storm {
+		b.Produces = bytes / stormBytes
+		b.Bytes = b.Produces * stormBytes
+		b.Took, err = side.storm.Run(b.Produces)
+	} else {
+		b.Outcome, err = d.Run(bytes)
+	}
+	if err != nil {
 		return b, err
 	}
 	after, err := side.cpu()
@@ -265,8 +356,8 @@ func (c *contender) cpu() (time.Duration, error) {
 	if c.process == nil {
 		return 0, nil
 	}
-	used, err := c.process.cpu()
-	return used.total, err
+	used, err := c.process.CPU()
+	return used.Total, err
 }
 
 func contestFigures(c contest, sides [2]*contender, bouts [2][]bout) (figures []figure) {
@@ -305,47 +396,50 @@ func contestFigures(c contest, sides [2]*contender, bouts [2][]bout) (figures []
 			figures = append(figures, newFigure(c.name, side.name, f.name, f.unit, "", values))
 		}
 	}
-	ratio("throughput", c.stable(), rate)
-	ratio("CPU per GB", c.stable(), perGB)
+	ratio(throughputRatio, c.stable(), rate)
+	ratio(cpuRatio, c.stable(), perGB)
+	ratio(requestsRatio, c.stable(), perCPU)
 	return figures
 }
 
 // latencies runs the open loop at a fixed rate against both sides in turn.
-func latencies(o compareOptions, sides [2]*contender, out io.Writer) (figures []figure, err error) {
-	for _, durable := range []bool{false, true} {
-		flush, acks := neverFlush, "1"
-		if durable {
-			flush, acks = "1", "all"
-		}
-		scenario := fmt.Sprintf("%.0f records/s of 1 KB at intended times, acks=%s", o.Rate, acks)
-		var p50, p99, p999 [2][]float64
-		for range o.Rounds {
-			for _, i := range []int{0, 1, 1, 0} {
-				plan := generator.DefaultPlan()
-				plan.Bootstrap, plan.Rate, plan.Duration, plan.Acks = []string{sides[i].address}, o.Rate, o.Length, acks
-				plan.Producers, plan.Consumers, plan.TopicConfigs, plan.Idempotent = 1, 1, []string{"flush.messages=" + flush}, false
-				result, err := generator.Run(context.Background(), plan, nil)
-				if err != nil {
-					return nil, fmt.Errorf("%s: %w", sides[i].name, err)
-				}
-				l := result.Summary.Produce
-				p50[i], p99[i], p999[i] = append(p50[i], l.P50Ms), append(p99[i], l.P99Ms), append(p999[i], l.P999Ms)
-				fmt.Fprintf(out, "%-60s %-6s ack p50 %.3f p99 %.3f p99.9 %.3f ms\n", scenario, sides[i].name, l.P50Ms, l.P99Ms, l.P999Ms)
-			}
-		}
-		note := contest{durable: durable}.stable()
-		for i, side := range sides {
-			figures = append(figures, newFigure(scenario, side.name, "acknowledged p50", "ms", "", p50[i]),
-				newFigure(scenario, side.name, "acknowledged p99", "ms", note, p99[i]), newFigure(scenario, side.name, "acknowledged p99.9", "ms", "", p999[i]))
-		}
-		runtime.GC() // this process holds the other side's histograms
+func latencies(o compareOptions, sides [2]*contender, durable bool, out io.Writer) (figures []figure, err error) {
+	acks, c := int16(1), contest{durable: durable, load: rig.Load{Partitions: 1, BatchBytes: 1100, ValueBytes: 900}}
+	scenario := fmt.Sprintf("%.0f records/s of 1 KB at intended times, acks=1", o.Rate)
+	if durable {
+		acks, scenario = -1, strings.Replace(scenario, "acks=1", "acks=all", 1)
 	}
-	return figures, nil
+	var paced [2]*rig.Paced
+	for i, side := range sides {
+		topic := fmt.Sprintf("latency-%d", time.Now().UnixNano())
+		if err := enter(c, topic, side); err != nil {
+			return nil, err
+		}
+		paced[i] = &rig.Paced{Address: side.address, Frames: smallFrames(topic, 1, acks, 1100), Check: rig.ProduceAnswer(topic), Connections: 1, Rate: o.Rate, WarmUp: 2 * time.Second, Length: o.Length}
+	}
+	var found [2]quantiles
+	err = turns(o.Rounds, 2, func(i int) error {
+		l, err := paced[i].Run()
+		if err != nil {
+			return fmt.Errorf("%s: %w", sides[i].name, err)
+		}
+		found[i].add(l)
+		sayLatency(out, fmt.Sprintf("latency, acks=%d", acks), sides[i].name, l)
+		return nil
+	})
+	for i, side := range sides {
+		figures = append(figures, found[i].figures(scenario, side.name, "ack")...)
+	}
+	ratio := newFigure(scenario, "kaas", "ack p99, ratio to "+sides[1].name, "1", c.stable(), ratios(found[0].p99, found[1].p99))
+	if sides[1].name == kafkaRival && !durable {
+		ratio = ratio.atMost(0.5)
+	}
+	return append(figures, ratio), err
 }
 
 // checkRival says early what a comparison lacks.
 func (o *compareOptions) check() error {
-	if o.Rival == "kafka" {
+	if o.Rival == kafkaRival {
 		if _, err := os.Stat(o.Launcher); err != nil {
 			return fmt.Errorf("--launcher: %w; run it in the repository, or name what starts Kafka", err)
 		}

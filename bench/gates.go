@@ -3,10 +3,13 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
+
+	"kaas/bench/rig"
 )
 
 // sizeGate is the binary as it is shipped.
@@ -21,7 +24,7 @@ func sizeGate(o guardOptions) ([]guardRow, error) {
 // memoryGate is the resident memory of a broker that has served one produce.
 func memoryGate(o guardOptions) ([]guardRow, error) {
 	o.Starts = 5
-	figures, err := startUp(o.options)
+	figures, err := startUp(o.options, io.Discard)
 	if err != nil {
 		return nil, err
 	}
@@ -48,20 +51,20 @@ var pacedLoads = []paced{
 	{"small, durable", -1, "1", 200, 100},
 }
 
-func (p paced) connect(s *subject, number int) (*pingPong, error) {
-	return newPingPong(s.address, fmt.Sprintf("paced-%d", number), p.acks, p.batchBytes, p.valueBytes, [][2]string{{"flush.messages", p.flush}})
+func (p paced) connect(s *subject, number int) (*rig.PingPong, error) {
+	return rig.NewPingPong(s.address, fmt.Sprintf("paced-%d", number), p.acks, p.batchBytes, p.valueBytes, [][2]string{{"flush.messages", p.flush}})
 }
 
 // withPaced starts a broker and hands over the connection of each paced load,
 // warmed up.
-func withPaced(o guardOptions, use func(s *subject, p paced, c *pingPong) error) (err error) {
-	s, err := startBroker(o.options, costOfAByte(1))
+func withPaced(o guardOptions, use func(s *subject, p paced, c *rig.PingPong) error) (err error) {
+	s, err := startBroker(o.options, rig.CostOfAByte(1))
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%w\n%s", err, s.output)
+			err = fmt.Errorf("%w\n%s", err, s.Output)
 		}
 		err = errors.Join(err, s.close())
 	}()
@@ -70,11 +73,11 @@ func withPaced(o guardOptions, use func(s *subject, p paced, c *pingPong) error)
 		if err != nil {
 			return err
 		}
-		err = c.both(200)
+		err = c.Both(200)
 		if err == nil {
 			err = use(s, p, c)
 		}
-		if err := errors.Join(err, c.conn.Close()); err != nil {
+		if err := errors.Join(err, c.Close()); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
@@ -85,7 +88,7 @@ func withPaced(o guardOptions, use func(s *subject, p paced, c *pingPong) error)
 // Timers and a collection that empties a pool cost some, whatever the number
 // of requests: the bound lies far below one object a request.
 func allocationGate(o guardOptions) (rows []guardRow, err error) {
-	err = withPaced(o, func(s *subject, p paced, c *pingPong) error {
+	err = withPaced(o, func(s *subject, p paced, c *rig.PingPong) error {
 		times, most := 10_000, 0.1
 		if p.acks == -1 {
 			times, most = 2_000, 0.5 // each waits for the disk, and timers fire meanwhile
@@ -93,7 +96,7 @@ func allocationGate(o guardOptions) (rows []guardRow, err error) {
 		for _, kind := range []struct {
 			name string
 			run  func(int) error
-		}{{"produce", c.produce}, {"fetch", c.fetch}} {
+		}{{"produce", c.Produce}, {"fetch", c.Fetch}} {
 			objects, err := allocatedBy(s, func() error { return kind.run(times) })
 			if err != nil {
 				return err
@@ -109,30 +112,30 @@ func allocationGate(o guardOptions) (rows []guardRow, err error) {
 // allocatedBy counts the broker's allocations while work runs, without those
 // that the question costs.
 func allocatedBy(s *subject, work func() error) (int64, error) {
-	first, err := mallocs(s.httpAddress)
+	first, err := rig.Mallocs(s.httpAddress)
 	if err != nil {
 		return 0, err
 	}
-	before, err := mallocs(s.httpAddress)
+	before, err := rig.Mallocs(s.httpAddress)
 	if err != nil {
 		return 0, err
 	}
 	if err := work(); err != nil {
 		return 0, err
 	}
-	after, err := mallocs(s.httpAddress)
+	after, err := rig.Mallocs(s.httpAddress)
 	return max(after-before-(before-first), 0), err
 }
 
 // syscallGate counts system calls: exactly for one request at a time, and for
 // a gigabyte in flight, where the count depends on how the requests meet.
 func syscallGate(o guardOptions) (rows []guardRow, err error) {
-	err = withPaced(o, func(s *subject, p paced, c *pingPong) error {
+	err = withPaced(o, func(s *subject, p paced, c *rig.PingPong) error {
 		const times = 1_000
 		for _, kind := range []struct {
 			name string
 			run  func(int) error
-		}{{"produce", c.produce}, {"fetch", c.fetch}} {
+		}{{"produce", c.Produce}, {"fetch", c.Fetch}} {
 			calls, err := traced(s, func() error { return kind.run(times) })
 			if err != nil {
 				return err
@@ -144,17 +147,17 @@ func syscallGate(o guardOptions) (rows []guardRow, err error) {
 	if err != nil {
 		return rows, err
 	}
-	l := costOfAByte(1)
+	l := rig.CostOfAByte(1)
 	s, err := startKaas(neverFlush)(o.options, l)
 	if err != nil {
 		return rows, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if _, err = s.driver.run(warmUpBytes); err != nil {
+	if _, err = s.driver.Run(warmUpBytes); err != nil {
 		return rows, err
 	}
-	moved := outcome{}
-	calls, err := traced(s, func() (err error) { moved, err = s.driver.run(200_000_000); return err })
+	moved := rig.Outcome{}
+	calls, err := traced(s, func() (err error) { moved, err = s.driver.Run(200_000_000); return err })
 	if err != nil {
 		return rows, err
 	}
@@ -197,7 +200,7 @@ func timeGate(o guardOptions) ([]guardRow, error) {
 			var pair [2]sample
 			for i, sd := range order {
 				var err error
-				if pair[i], err = measure(o.options, sd); err != nil {
+				if pair[i], err = measure(o.options, sd, rig.CostOfAByte(sd.acks)); err != nil {
 					return nil, err
 				}
 			}

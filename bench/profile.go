@@ -10,25 +10,27 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"kaas/bench/rig"
 )
 
 // takeProfile records the processor profile of a broker while the contests
 // run against it in turn, each for about the same time: what a build learns
 // from must not be one load alone.
 func takeProfile(o options, path string, length time.Duration, out io.Writer) (err error) {
-	s, err := startBroker(o, costOfAByte(1), "profiling.pprof.enable=true")
+	s, err := startBroker(o, rig.CostOfAByte(1), "profiling.pprof.enable=true")
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%w\n%s", err, s.output)
+			err = s.explain(err)
 		}
 		err = errors.Join(err, s.close())
 	}()
 	profiled := fetchProfile(s.httpAddress, length)
 	all := contests()
-	drivers := make([]*driver, len(all))
+	sides := make([]*contender, len(all))
 	for turn := 0; ; turn++ {
 		select {
 		case a := <-profiled:
@@ -42,34 +44,15 @@ func takeProfile(o options, path string, length time.Duration, out io.Writer) (e
 			return os.WriteFile(path, a.profile, 0o644)
 		default:
 		}
-		c := all[turn%len(all)]
-		if drivers[turn%len(all)] == nil {
-			flush := neverFlush
-			if c.durable {
-				flush = "1"
-			}
-			c.load.Topic = fmt.Sprintf("profile-%d", turn)
-			d := newDriver(c.load, s.address)
-			if err := d.createTopic([][2]string{{"flush.messages", flush}}); err != nil {
+		at := turn % len(all)
+		if sides[at] == nil {
+			sides[at] = &contender{name: "kaas", address: s.address}
+			if err := enter(all[at], fmt.Sprintf("profile-%d", turn), sides[at]); err != nil {
 				return err
 			}
-			drivers[turn%len(all)] = d
 		}
-		d := drivers[turn%len(all)]
-		consumers := d.Consumers
-		if c.drain {
-			d.Consumers = 0
-		}
-		if _, err := d.run(int64(c.bytes * 200e6)); err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
-		if c.drain {
-			producers := d.Producers
-			d.Producers, d.Consumers = 0, consumers
-			_, err := d.run(0)
-			if d.Producers = producers; err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
+		if _, err := fight(int64(all[at].bytes*200e6), all[at], sides[at]); err != nil {
+			return fmt.Errorf("%s: %w", all[at].name, err)
 		}
 	}
 }
@@ -83,7 +66,7 @@ type answer struct {
 func fetchProfile(httpAddress string, length time.Duration) <-chan answer {
 	profiled := make(chan answer, 1)
 	go func() {
-		client := &http.Client{Timeout: length + stalled}
+		client := &http.Client{Timeout: length + rig.Patience}
 		response, err := client.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", httpAddress, int(length.Seconds())))
 		if err != nil {
 			profiled <- answer{err: err}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,16 +16,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// row is one line of a results file: one run of the whole tool. Figures are
-// medians over the rounds of the run; each stands with all its values, so the
-// spread is there.
-type row struct {
-	Time     string            `json:"time"` // RFC 3339, UTC
+// header is what all rows of a run share; it stands in each line, so that a
+// line says by itself where it comes from.
+type header struct {
+	Time     string            `json:"time"` // RFC 3339, UTC; of the begin
 	Commit   string            `json:"commit"`
 	Dirty    bool              `json:"dirty"` // the tree had changes that no commit holds
 	Host     host              `json:"host"`
 	Settings map[string]string `json:"settings"`
-	Figures  []figure          `json:"figures"`
+}
+
+// row is a run of the tool: each of its figures is a line of a results file.
+type row struct {
+	header
+	Figures []figure
 }
 
 type host struct {
@@ -37,23 +42,75 @@ type host struct {
 	Go         string  `json:"go"`
 }
 
-// figure is one measured quantity.
+// figure is one measured quantity, the median of its values, which stand in
+// the order in which they were measured: the spread is theirs.
 type figure struct {
 	Scenario string    `json:"scenario"`
-	Side     string    `json:"side"` // what was measured: kaas, raw-sendfile, raw-mmap
+	Side     string    `json:"side"` // what was measured: kaas, raw-sendfile, raw-mmap, …
 	Name     string    `json:"name"`
 	Unit     string    `json:"unit"`
 	Median   float64   `json:"median"`
+	Low      float64   `json:"min"`
+	High     float64   `json:"max"`
 	Values   []float64 `json:"values"`
+	Target   string    `json:"target,omitempty"`  // what the median should be
+	Verdict  string    `json:"verdict,omitempty"` // met, missed, or failed: not measured
 	Note     string    `json:"note,omitempty"`
 }
 
 func newFigure(scenario, side, name, unit, note string, values []float64) figure {
-	return figure{Scenario: scenario, Side: side, Name: name, Unit: unit, Median: median(values), Values: values, Note: note}
+	f := figure{Scenario: scenario, Side: side, Name: name, Unit: unit, Median: median(values), Values: values, Note: note}
+	if len(values) > 0 {
+		f.Low, f.High = slices.Min(values), slices.Max(values)
+	}
+	return f
 }
 
-func (f figure) min() float64 { return slices.Min(f.Values) }
-func (f figure) max() float64 { return slices.Max(f.Values) }
+// The verdicts of a figure that has a target.
+const (
+	met    = "met"
+	missed = "missed"
+	failed = "failed"
+)
+
+// atMost judges the median by an upper bound.
+func (f figure) atMost(bound float64) figure {
+	return f.judged(fmt.Sprintf("≤ %.4g", bound), f.Median <= bound)
+}
+
+// atLeast judges the median by a lower bound.
+func (f figure) atLeast(bound float64) figure {
+	return f.judged(fmt.Sprintf("≥ %.4g", bound), f.Median >= bound)
+}
+
+func (f figure) judged(target string, ok bool) figure {
+	f.Target, f.Verdict = target, missed
+	if len(f.Values) > 0 && ok {
+		f.Verdict = met
+	}
+	return f
+}
+
+// noting adds to the note.
+func (f figure) noting(note string) figure {
+	f.Note = strings.TrimPrefix(f.Note+"; "+note, "; ")
+	return f
+}
+
+// failure is the row of a scenario that has not come to its end.
+func failure(scenario string, err error) figure {
+	return figure{Scenario: scenario, Side: "kaas", Name: "not measured", Verdict: failed, Note: err.Error()}
+}
+
+// ratios divides two sides' values, turn by turn: both saw the same machine.
+func ratios(ours, theirs []float64) (values []float64) {
+	for i := range min(len(ours), len(theirs)) {
+		if theirs[i] != 0 {
+			values = append(values, ours[i]/theirs[i])
+		}
+	}
+	return values
+}
 
 func median(values []float64) float64 {
 	if len(values) == 0 {
@@ -72,7 +129,7 @@ func newRow(dataDir string) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	r := row{Time: time.Now().UTC().Format(time.RFC3339), Host: h, Settings: map[string]string{}}
+	r := row{header: header{Time: time.Now().UTC().Format(time.RFC3339), Host: h, Settings: map[string]string{}}}
 	// Without git the row says so instead of guessing.
 	r.Commit, r.Dirty = "unknown", true
 	if out, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output(); err == nil {
@@ -112,35 +169,65 @@ func describeHost(dataDir string) (host, error) {
 	return h, nil
 }
 
-// save appends the row to the file of its day.
+// save appends one line a figure to the file of the run's day.
 func (r row) save(dir string) (path string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	path = filepath.Join(dir, r.Time[:len("2006-01-02")]+".ndjson")
-	line, err := json.Marshal(r)
-	if err != nil {
-		return "", err
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	for _, f := range r.Figures {
+		line := struct {
+			header
+			figure
+		}{r.header, f}
+		if err := encoder.Encode(line); err != nil {
+			return "", err
+		}
 	}
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return "", err
 	}
-	_, err = file.Write(append(line, '\n'))
+	_, err = file.Write(text.Bytes())
 	return path, errors.Join(err, file.Close())
 }
 
-// table writes the figures for a reader.
-func (r row) table() string {
-	var out strings.Builder
+// about says of what and where the figures are.
+func (r row) about() string {
 	dirty := ""
 	if r.Dirty {
 		dirty = " (with uncommitted changes)"
 	}
-	fmt.Fprintf(&out, "commit %s%s, %s, %d cores, Linux %s, %s, load %.1f\n", r.Commit, dirty, r.Host.CPU, r.Host.Cores, r.Host.Kernel, r.Host.FileSystem, r.Host.Load1)
-	fmt.Fprintf(&out, "%-16s %-14s %-36s %12s %10s %10s  %s\n", "scenario", "side", "figure", "median", "min", "max", "unit")
-	for _, f := range r.Figures {
-		fmt.Fprintf(&out, "%-16s %-14s %-36s %12.4g %10.4g %10.4g  %s\n", f.Scenario, f.Side, f.Name, f.Median, f.min(), f.max(), f.Unit)
+	return fmt.Sprintf("commit %s%s, %s, %d cores, Linux %s, %s, load %.1f", r.Commit, dirty, r.Host.CPU, r.Host.Cores, r.Host.Kernel, r.Host.FileSystem, r.Host.Load1)
+}
+
+// tableOf writes figures for a reader.
+func tableOf(figures []figure) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%-16s %-16s %-52s %10s %10s %10s %-16s %-10s %s\n", "scenario", "side", "figure", "median", "min", "max", "unit", "target", "")
+	for _, f := range figures {
+		if f.Verdict == failed {
+			fmt.Fprintf(&out, "%-16s %-16s %-52s %10s %10s %10s %-16s %-10s %s\n", f.Scenario, f.Side, f.Name, "", "", "", "", "", "FAILED: "+firstLine(f.Note))
+			continue
+		}
+		fmt.Fprintf(&out, "%-16s %-16s %-52s %10.4g %10.4g %10.4g %-16s %-10s %s\n", f.Scenario, f.Side, f.Name, f.Median, f.Low, f.High, f.Unit, f.Target, f.Verdict)
 	}
 	return out.String()
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// verdicts counts what has a target.
+func verdicts(figures []figure) string {
+	count := map[string]int{}
+	for _, f := range figures {
+		count[f.Verdict]++
+	}
+	return fmt.Sprintf("%d targets met, %d missed, %d scenarios failed", count[met], count[missed], count[failed])
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"kaas/bench/rig"
 )
 
 // traced counts the system calls of all threads of a subject while work runs.
@@ -20,23 +22,23 @@ func traced(s *subject, work func() error) (map[string]int64, error) {
 		return nil, errors.New("strace is not installed, and system calls are counted with it; install it with: apt-get install strace")
 	}
 	summary := filepath.Join(s.dir, "strace")
-	tracer, err := startProcess("strace", "-c", "-f", "-o", summary, "-p", strconv.Itoa(s.command.Process.Pid))
+	tracer, err := rig.StartProcess("strace", "-c", "-f", "-o", summary, "-p", strconv.Itoa(s.Command.Process.Pid))
 	if err != nil {
 		return nil, err
 	}
-	for !strings.Contains(tracer.output.String(), "attached") {
+	for !strings.Contains(tracer.Output.String(), "attached") {
 		select {
-		case <-tracer.exited:
-			return nil, fmt.Errorf("strace may not attach to the broker, so system calls cannot be counted: %s(ptrace must be allowed: root or CAP_SYS_PTRACE, /proc/sys/kernel/yama/ptrace_scope, the container's seccomp profile)", tracer.output)
+		case <-tracer.Exited:
+			return nil, fmt.Errorf("strace may not attach to the broker, so system calls cannot be counted: %s(ptrace must be allowed: root or CAP_SYS_PTRACE, /proc/sys/kernel/yama/ptrace_scope, the container's seccomp profile)", tracer.Output)
 		case <-time.After(time.Millisecond):
 		}
 	}
 	err = work()
-	_ = tracer.command.Process.Signal(syscall.SIGINT) // it detaches, and writes its summary
+	_ = tracer.Command.Process.Signal(syscall.SIGINT) // it detaches, and writes its summary
 	select {
-	case <-tracer.exited:
-	case <-time.After(stalled):
-		tracer.stop()
+	case <-tracer.Exited:
+	case <-time.After(rig.Patience):
+		tracer.Stop()
 		err = errors.Join(err, errors.New("strace does not detach"))
 	}
 	if err != nil {
@@ -59,7 +61,7 @@ func traced(s *subject, work func() error) (map[string]int64, error) {
 		}
 	}
 	if len(calls) == 0 {
-		return nil, fmt.Errorf("strace has counted nothing: %s", tracer.output)
+		return nil, fmt.Errorf("strace has counted nothing: %s", tracer.Output)
 	}
 	return calls, nil
 }
@@ -125,7 +127,7 @@ func instructions(o guardOptions, which, times int) (counts map[string]int64, er
 	o.Broker = o.Instrumented
 	// One processor and no preemption by signals: fewer paths that depend on time.
 	o.Prefix = []string{"env", "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1", "GOGC=off", "valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=" + out}
-	s, err := startBroker(o.options, costOfAByte(1))
+	s, err := startBroker(o.options, rig.CostOfAByte(1))
 	if err != nil {
 		return nil, err
 	}
@@ -139,14 +141,14 @@ func instructions(o guardOptions, which, times int) (counts map[string]int64, er
 			if number == which {
 				more = times
 			}
-			if err := errors.Join(c.both(50+more), c.conn.Close()); err != nil {
+			if err := errors.Join(c.Both(50+more), c.Close()); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	if err = run(); err != nil {
-		err = fmt.Errorf("%w\n%s", err, s.output)
+		err = fmt.Errorf("%w\n%s", err, s.Output)
 	}
 	if err := errors.Join(err, s.close()); err != nil {
 		return nil, err

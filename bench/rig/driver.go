@@ -1,4 +1,4 @@
-package bench
+package rig
 
 import (
 	"bufio"
@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// load says what a driver sends and reads.
-type load struct {
+// Load says what a driver sends and reads.
+type Load struct {
 	Topic             string
 	Partitions        int
 	Producers         int // connections; partitions are dealt out to them
@@ -25,65 +25,86 @@ type load struct {
 	BatchBytes        int
 	ValueBytes        int
 	MaxPartitionBytes int32 // of one Fetch
+	MaxBytes          int32 // of one Fetch, all partitions; 0 is 50 MiB
+	FanOut            int   // sets of Consumers, each of which reads everything; 0 counts as 1
 }
 
-// costOfAByte is the first row of the targets: 1 KB records in 64 KB batches,
+// CostOfAByte is the first row of the targets: 1 KB records in 64 KB batches,
 // produced to 16 partitions and followed at the tail.
-func costOfAByte(acks int16) load {
-	return load{Topic: "bench", Partitions: 16, Producers: 4, Consumers: 4, InFlight: 5, Acks: acks,
+func CostOfAByte(acks int16) Load {
+	return Load{Topic: "bench", Partitions: 16, Producers: 4, Consumers: 4, InFlight: 5, Acks: acks,
 		BatchBytes: 64 << 10, ValueBytes: 1 << 10, MaxPartitionBytes: 1 << 20}
 }
 
-// driver is a load on its way to one address. Partition p is written by one
-// producer and read by one consumer, so its cells below have one writer each.
-type driver struct {
-	load
+// Driver is a load on its way to one address. Partition p is written by one
+// producer and read by one consumer of a set, so its cells below have one
+// writer each.
+type Driver struct {
+	Load
 	address string
 	frames  [][]byte // Produce, by partition
 	batch   int      // bytes of one batch
 	records int      // in one batch
 
-	sent    []int64 // batches, by partition; its producer's
-	next    []int64 // the offset to fetch next, by partition; its consumer's
+	sent    []int64   // batches, by partition; its producer's
+	next    [][]int64 // the offset to fetch next, by set and partition; its consumer's
 	fetches atomic.Int64
 }
 
-func newDriver(l load, address string) *driver {
-	batch, records := makeBatch(rand.New(rand.NewPCG(1, 2)), l.BatchBytes, l.ValueBytes)
-	d := &driver{load: l, address: address, batch: len(batch), records: records,
-		sent: make([]int64, l.Partitions), next: make([]int64, l.Partitions)}
+func NewDriver(l Load, address string) *Driver {
+	batch, records := MakeBatch(rand.New(rand.NewPCG(1, 2)), l.BatchBytes, l.ValueBytes)
+	d := &Driver{Load: l, address: address, batch: len(batch), records: records,
+		sent: make([]int64, l.Partitions)}
+	for range max(l.FanOut, 1) {
+		d.next = append(d.next, make([]int64, l.Partitions))
+	}
 	for p := range l.Partitions {
-		d.frames = append(d.frames, produceFrame(l.Topic, int32(p), l.Acks, batch))
+		d.frames = append(d.frames, ProduceFrame(l.Topic, int32(p), l.Acks, batch))
 	}
 	return d
 }
 
-// outcome is what one run moved, in the batches' own bytes: each was sent
-// once and came back once.
-type outcome struct {
+// Written tells whether anything has been produced.
+func (d *Driver) Written() bool { return slices.Max(d.sent) > 0 }
+
+// BatchLen is the size of one batch, which is the same for all.
+func (d *Driver) BatchLen() int { return d.batch }
+
+// Rewind makes the next run read from the begin again.
+func (d *Driver) Rewind() {
+	for _, next := range d.next {
+		clear(next)
+	}
+}
+
+// Outcome is what one run moved, in the batches' own bytes: each was sent
+// once and came back once to each set of consumers.
+type Outcome struct {
 	Bytes    int64
 	Produces int64
 	Fetches  int64
 	Took     time.Duration
 }
 
-// run produces so many bytes, rounded up to whole batches (none of them
+// Run produces so many bytes, rounded up to whole batches (none of them
 // without producers, whatever is asked), waits until the consumers have read
 // all that is there, and checks that every offset came once and
 // in order.
-func (d *driver) run(bytes int64) (outcome, error) {
+func (d *Driver) Run(bytes int64) (Outcome, error) {
 	perPartition := (bytes + int64(d.batch*d.Partitions) - 1) / int64(d.batch*d.Partitions)
 	begin, fetchesBefore := time.Now(), d.fetches.Load()
 	goal := make([]int64, d.Partitions)
 	var left int64 // batches to read
 	for p := range goal {
 		goal[p] = (d.sent[p] + perPartition) * int64(d.records)
-		left += (goal[p] - d.next[p]) / int64(d.records)
+		left += (goal[p] - d.next[0][p]) / int64(d.records)
 	}
-	errs := make(chan error, d.Producers+d.Consumers)
+	errs := make(chan error, d.Producers+d.Consumers*len(d.next))
 	var wg sync.WaitGroup
-	for c := range d.Consumers {
-		wg.Go(func() { errs <- d.consume(dealt(d.Partitions, d.Consumers, c), goal) })
+	for _, next := range d.next {
+		for c := range d.Consumers {
+			wg.Go(func() { errs <- d.consume(dealt(d.Partitions, d.Consumers, c), next, goal) })
+		}
 	}
 	for c := range d.Producers {
 		wg.Go(func() { errs <- d.produce(dealt(d.Partitions, d.Producers, c), perPartition) })
@@ -95,14 +116,14 @@ func (d *driver) run(bytes int64) (outcome, error) {
 		failures = append(failures, err)
 	}
 	if err := errors.Join(failures...); err != nil {
-		return outcome{}, err
+		return Outcome{}, err
 	}
 	batches := perPartition * int64(d.Partitions)
 	moved := batches
 	if d.Producers == 0 {
 		moved = left
 	}
-	return outcome{Bytes: moved * int64(d.batch), Produces: batches, Fetches: d.fetches.Load() - fetchesBefore, Took: time.Since(begin)}, nil
+	return Outcome{Bytes: moved * int64(d.batch), Produces: batches, Fetches: d.fetches.Load() - fetchesBefore, Took: time.Since(begin)}, nil
 }
 
 // dealt returns the partitions of one of so many hands.
@@ -113,16 +134,16 @@ func dealt(partitions, hands, hand int) (mine []int32) {
 	return mine
 }
 
-// stalled bounds every wait for the other side.
-const stalled = 60 * time.Second
+// Patience bounds every wait for the other side.
+const Patience = 60 * time.Second
 
-func (d *driver) produce(partitions []int32, batches int64) error {
+func (d *Driver) produce(partitions []int32, batches int64) error {
 	conn, err := net.Dial("tcp", d.address)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * stalled)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(10 * Patience)); err != nil {
 		return err
 	}
 	window := make(chan struct{}, d.InFlight)
@@ -147,7 +168,7 @@ func (d *driver) produce(partitions []int32, batches int64) error {
 }
 
 // readAcks checks that each answer is of the partition and offset due.
-func (d *driver) readAcks(conn net.Conn, partitions []int32, total int64, window <-chan struct{}) error {
+func (d *Driver) readAcks(conn net.Conn, partitions []int32, total int64, window <-chan struct{}) error {
 	reader := bufio.NewReaderSize(conn, 64<<10)
 	for i := range total {
 		answer, err := nextFrame(reader)
@@ -167,7 +188,7 @@ func (d *driver) readAcks(conn net.Conn, partitions []int32, total int64, window
 
 // checkAck takes an answer without its length; it must be that of partition p
 // with the offset that is due.
-func (d *driver) checkAck(answer []byte, p int32) error {
+func (d *Driver) checkAck(answer []byte, p int32) error {
 	// correlation id, number of topics, topic, number of partitions
 	at := 4 + 4 + 2 + len(d.Topic) + 4
 	if len(answer) < at+14 {
@@ -197,22 +218,22 @@ func nextFrame(reader *bufio.Reader) ([]byte, error) {
 }
 
 // consume fetches until each of its partitions has come to its goal.
-func (d *driver) consume(partitions []int32, goal []int64) error {
+func (d *Driver) consume(partitions []int32, next, goal []int64) error {
 	conn, err := net.Dial("tcp", d.address)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * stalled)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(10 * Patience)); err != nil {
 		return err
 	}
-	request, offsetAt := fetchFrame(d.Topic, partitions, d.MaxPartitionBytes)
+	request, offsetAt := FetchFrame(d.Topic, partitions, d.MaxPartitionBytes, d.MaxBytes)
 	buffer := make([]byte, 1<<20)
 	for {
 		left := false
 		for i, p := range partitions {
-			binary.BigEndian.PutUint64(request[offsetAt[i]:], uint64(d.next[p]))
-			left = left || d.next[p] < goal[p]
+			binary.BigEndian.PutUint64(request[offsetAt[i]:], uint64(next[p]))
+			left = left || next[p] < goal[p]
 		}
 		if !left {
 			return nil
@@ -220,17 +241,17 @@ func (d *driver) consume(partitions []int32, goal []int64) error {
 		if _, err := conn.Write(request); err != nil {
 			return fmt.Errorf("fetch: %w", err)
 		}
-		if buffer, err = readAnswer(conn, buffer); err != nil {
+		if buffer, err = ReadAnswer(conn, buffer); err != nil {
 			return fmt.Errorf("fetch: %w", err)
 		}
-		if err := d.checkFetch(buffer); err != nil {
+		if err := d.checkFetch(buffer, next); err != nil {
 			return fmt.Errorf("fetch: %w", err)
 		}
 		d.fetches.Add(1)
 	}
 }
 
-func readAnswer(conn net.Conn, buffer []byte) ([]byte, error) {
+func ReadAnswer(conn net.Conn, buffer []byte) ([]byte, error) {
 	buffer = buffer[:cap(buffer)]
 	n, err := io.ReadAtLeast(conn, buffer, 4)
 	if err != nil {
@@ -252,7 +273,7 @@ func readAnswer(conn net.Conn, buffer []byte) ([]byte, error) {
 
 // checkFetch looks at every batch's head; the records were checked when they
 // were made, and the broker checked the CRC.
-func (d *driver) checkFetch(answer []byte) error {
+func (d *Driver) checkFetch(answer []byte, next []int64) error {
 	be := binary.BigEndian
 	at := 4 + 4 + 4 + 2 + 4 // length, correlation id, throttle time, error, session
 	if code := int16(be.Uint16(answer[12:])); code != 0 {
@@ -279,33 +300,33 @@ func (d *driver) checkFetch(answer []byte) error {
 			if size > len(records) {
 				break // Kafka may cut the last batch; it comes again whole
 			}
-			if base != d.next[p] {
-				return fmt.Errorf("partition %d: offset %d came where %d was due", p, base, d.next[p])
+			if base != next[p] {
+				return fmt.Errorf("partition %d: offset %d came where %d was due", p, base, next[p])
 			}
-			d.next[p] = base + int64(be.Uint32(records[batchLastDeltaAt:])) + 1
+			next[p] = base + int64(be.Uint32(records[batchLastDeltaAt:])) + 1
 			records = records[size:]
 		}
 	}
 	return nil
 }
 
-// createTopic makes the load's topic and waits until every partition has a
+// CreateTopic makes the load's topic and waits until every partition has a
 // leader and takes a fetch.
-func (d *driver) createTopic(configs [][2]string) error {
+func (d *Driver) CreateTopic(configs [][2]string) error {
 	conn, err := net.Dial("tcp", d.address)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(stalled)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(Patience)); err != nil {
 		return err
 	}
 	// The batches' time is fixed and long ago: retention would take them.
 	configs = append(slices.Clone(configs), [2]string{"retention.ms", "-1"})
-	if _, err := conn.Write(createTopicFrame(d.Topic, int32(d.Partitions), configs)); err != nil {
+	if _, err := conn.Write(CreateTopicFrame(d.Topic, int32(d.Partitions), configs)); err != nil {
 		return err
 	}
-	answer, err := readAnswer(conn, make([]byte, 4096))
+	answer, err := ReadAnswer(conn, make([]byte, 4096))
 	if err != nil {
 		return err
 	}
@@ -313,15 +334,15 @@ func (d *driver) createTopic(configs [][2]string) error {
 	if code := int16(binary.BigEndian.Uint16(answer[16+2+len(d.Topic):])); code != 0 {
 		return fmt.Errorf("create topic %s: error %d", d.Topic, code)
 	}
-	request := metadataFrame(d.Topic, false)
-	for deadline := time.Now().Add(stalled); ; {
+	request := MetadataFrame(d.Topic, false)
+	for deadline := time.Now().Add(Patience); ; {
 		if _, err := conn.Write(request); err != nil {
 			return err
 		}
-		if answer, err = readAnswer(conn, answer); err != nil {
+		if answer, err = ReadAnswer(conn, answer); err != nil {
 			return err
 		}
-		if led(answer, d.Topic, d.Partitions) {
+		if Led(answer, d.Topic, d.Partitions) {
 			return d.awaitServed(conn, answer)
 		}
 		if time.Now().After(deadline) {
@@ -333,18 +354,18 @@ func (d *driver) createTopic(configs [][2]string) error {
 
 // awaitServed fetches from all partitions until none answers with an error:
 // Kafka's metadata name a leader before it has taken its place.
-func (d *driver) awaitServed(conn net.Conn, answer []byte) error {
-	request, _ := fetchFrame(d.Topic, dealt(d.Partitions, 1, 0), 1)
+func (d *Driver) awaitServed(conn net.Conn, answer []byte) error {
+	request, _ := FetchFrame(d.Topic, dealt(d.Partitions, 1, 0), 1, 0)
 	binary.BigEndian.PutUint32(request[14+len(clientID)+4:], 0) // answer at once
-	for deadline := time.Now().Add(stalled); ; {
+	for deadline := time.Now().Add(Patience); ; {
 		if _, err := conn.Write(request); err != nil {
 			return err
 		}
 		var err error
-		if answer, err = readAnswer(conn, answer); err != nil {
+		if answer, err = ReadAnswer(conn, answer); err != nil {
 			return err
 		}
-		if err = d.checkFetch(answer); err == nil {
+		if err = d.checkFetch(answer, d.next[0]); err == nil {
 			return nil
 		}
 		if time.Now().After(deadline) {
@@ -354,9 +375,9 @@ func (d *driver) awaitServed(conn net.Conn, answer []byte) error {
 	}
 }
 
-// led tells whether a Metadata answer (version 4) of one topic shows it
+// Led tells whether a Metadata answer (version 4) of one topic shows it
 // without errors and with all partitions.
-func led(answer []byte, topic string, partitions int) bool {
+func Led(answer []byte, topic string, partitions int) bool {
 	be := binary.BigEndian
 	skipString := func(at int) int { return at + 2 + int(max(int16(be.Uint16(answer[at:])), 0)) }
 	at := 12

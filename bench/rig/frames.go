@@ -1,7 +1,8 @@
-package bench
+package rig
 
 import (
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
 )
@@ -60,10 +61,10 @@ func (f *frame) done() []byte {
 	return f.b
 }
 
-// makeBatch encodes one record batch with as many records of valueBytes as fit
+// MakeBatch encodes one record batch with as many records of valueBytes as fit
 // batchBytes, at least one. Values are random, so that nothing on the way can
 // make them smaller.
-func makeBatch(random *rand.Rand, batchBytes, valueBytes int) (batch []byte, records int) {
+func MakeBatch(random *rand.Rand, batchBytes, valueBytes int) (batch []byte, records int) {
 	batch = make([]byte, batchHeaderBytes, batchBytes+valueBytes)
 	value := make([]byte, valueBytes)
 	for {
@@ -85,6 +86,12 @@ func makeBatch(random *rand.Rand, batchBytes, valueBytes int) (batch []byte, rec
 		batch = append(append(batch, length...), record...)
 		records++
 	}
+	sealBatch(batch, records)
+	return batch, records
+}
+
+// sealBatch writes the header before the records of a batch.
+func sealBatch(batch []byte, records int) {
 	const timestamp = 1_700_000_000_000 // the same in each run
 	be := binary.BigEndian
 	be.PutUint32(batch[batchLengthAt:], uint32(len(batch)-12))
@@ -98,11 +105,10 @@ func makeBatch(random *rand.Rand, batchBytes, valueBytes int) (batch []byte, rec
 	be.PutUint32(batch[53:], 1<<32-1) // base sequence
 	be.PutUint32(batch[57:], uint32(records))
 	be.PutUint32(batch[17:], crc32.Checksum(batch[21:], castagnoli))
-	return batch, records
 }
 
-// produceFrame wraps one batch for one partition.
-func produceFrame(topic string, partition int32, acks int16, batch []byte) []byte {
+// ProduceFrame wraps one batch for one partition.
+func ProduceFrame(topic string, partition int32, acks int16, batch []byte) []byte {
 	f := newFrame(keyProduce, produceVersion)
 	f.int16(-1) // no transaction
 	f.int16(acks).int32(30_000)
@@ -112,11 +118,14 @@ func produceFrame(topic string, partition int32, acks int16, batch []byte) []byt
 	return f.done()
 }
 
-// fetchFrame asks for several partitions of a topic, without a session. It
+// FetchFrame asks for several partitions of a topic, without a session. It
 // returns where the offset of each partition stands in the frame.
-func fetchFrame(topic string, partitions []int32, maxPartitionBytes int32) (f []byte, offsetAt []int) {
+func FetchFrame(topic string, partitions []int32, maxPartitionBytes, maxBytes int32) (f []byte, offsetAt []int) {
+	if maxBytes == 0 {
+		maxBytes = 50 << 20
+	}
 	b := newFrame(keyFetch, fetchVersion)
-	b.int32(-1).int32(500).int32(1).int32(50 << 20).int8(0) // replica, max wait, min bytes, max bytes, isolation
+	b.int32(-1).int32(500).int32(1).int32(maxBytes).int8(0) // replica, max wait, min bytes, max bytes, isolation
 	b.int32(0).int32(-1)                                    // no session
 	b.int32(1).string(topic).int32(int32(len(partitions)))
 	for _, partition := range partitions {
@@ -128,7 +137,7 @@ func fetchFrame(topic string, partitions []int32, maxPartitionBytes int32) (f []
 	return b.done(), offsetAt
 }
 
-func createTopicFrame(topic string, partitions int32, configs [][2]string) []byte {
+func CreateTopicFrame(topic string, partitions int32, configs [][2]string) []byte {
 	f := newFrame(keyCreateTopics, createTopicsVersion)
 	f.int32(1).string(topic).int32(partitions).int16(1).int32(0).int32(int32(len(configs)))
 	for _, c := range configs {
@@ -138,7 +147,7 @@ func createTopicFrame(topic string, partitions int32, configs [][2]string) []byt
 	return f.done()
 }
 
-func metadataFrame(topic string, create bool) []byte {
+func MetadataFrame(topic string, create bool) []byte {
 	f := newFrame(keyMetadata, metadataVersion)
 	f.int32(1).string(topic)
 	if create {
@@ -147,4 +156,32 @@ func metadataFrame(topic string, create bool) []byte {
 		f.int8(0)
 	}
 	return f.done()
+}
+
+// setFetchWait changes how long the broker may hold a FetchFrame.
+func setFetchWait(f []byte, ms int32) {
+	binary.BigEndian.PutUint32(f[14+len(clientID)+4:], uint32(ms))
+}
+
+func putOffset(f []byte, at int, offset int64) { binary.BigEndian.PutUint64(f[at:], uint64(offset)) }
+
+// KeyedBatch encodes one batch of records with a key each; values are random.
+func KeyedBatch(random *rand.Rand, records, valueBytes int) []byte {
+	batch := make([]byte, batchHeaderBytes, batchHeaderBytes+records*(valueBytes+32))
+	for i := range records {
+		key := fmt.Appendf(nil, "key-%08d", random.IntN(100_000_000))
+		record := []byte{0} // attributes
+		record = binary.AppendVarint(record, 0)
+		record = binary.AppendVarint(record, int64(i))
+		record = binary.AppendVarint(record, int64(len(key)))
+		record = append(record, key...)
+		record = binary.AppendVarint(record, int64(valueBytes))
+		for range valueBytes {
+			record = append(record, byte(random.Uint32()))
+		}
+		record = binary.AppendVarint(record, 0) // headers
+		batch = append(binary.AppendVarint(batch, int64(len(record))), record...)
+	}
+	sealBatch(batch, records)
+	return batch
 }

@@ -1,4 +1,4 @@
-package bench
+package rig
 
 import (
 	"encoding/binary"
@@ -73,8 +73,8 @@ const (
 
 var errRawClosed = errors.New("the client closed the connection")
 
-// runRaw serves until the process is killed.
-func runRaw(listen, dir string, partitions int, mapped, sync bool) error {
+// RunRaw serves until the process is killed.
+func RunRaw(listen, dir string, partitions int, mapped, sync bool) error {
 	runtime.LockOSThread()
 	address, err := netip.ParseAddrPort(listen)
 	if err != nil {
@@ -263,7 +263,7 @@ func (s *rawServer) handle(c *rawConn, request []byte) error {
 	return fmt.Errorf("the raw loop has no API key %d", key)
 }
 
-// produce appends and answers; the layout is that of produceFrame.
+// produce appends and answers; the layout is that of ProduceFrame.
 func (s *rawServer) produce(c *rawConn, request []byte, body int) error {
 	be := binary.BigEndian
 	at := body + 2 + 2 + 4 + 4 // transactional id, acks, timeout, number of topics
@@ -322,7 +322,9 @@ func (s *rawServer) answerWaiting() error {
 func (s *rawServer) answerFetch(c *rawConn) (done bool, err error) {
 	be := binary.BigEndian
 	request := c.fetch
-	at := 14 + len(clientID) + 17 + 8 + 4 // wait and sizes, session, number of topics
+	at := 14 + len(clientID)
+	room := int64(be.Uint32(request[at+12:])) // replica, wait and least size stand before it
+	at += 17 + 8 + 4                          // wait and sizes, session, number of topics
 	topic := request[at : at+2+int(be.Uint16(request[at:]))]
 	at += len(topic)
 	count := int(be.Uint32(request[at:]))
@@ -340,7 +342,8 @@ func (s *rawServer) answerFetch(c *rawConn) (done bool, err error) {
 		position, length := int64(0), int64(0)
 		if p.bytes > 0 {
 			position = offset / p.recordsInBatch * p.batchBytes
-			length = min(p.visible-position, max(most/p.batchBytes, 1)*p.batchBytes)
+			length = min(p.visible-position, max(most/p.batchBytes, 1)*p.batchBytes, (room+p.batchBytes-1)/p.batchBytes*p.batchBytes)
+			room = max(room-length, 0)
 		}
 		part := frame{b: make([]byte, 0, fetchPartitionHeaderBytes)}
 		end := int64(0)

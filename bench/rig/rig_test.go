@@ -1,0 +1,167 @@
+package rig
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// TestFetchChecks feeds the driver answers that it must not take.
+func TestFetchChecks(t *testing.T) {
+	t.Parallel()
+	answer := func(partition int32, code int16, bases ...int64) []byte {
+		response := kmsg.NewPtrFetchResponse()
+		response.SetVersion(fetchVersion)
+		topic := kmsg.NewFetchResponseTopic()
+		topic.Topic = "bench"
+		p := kmsg.NewFetchResponseTopicPartition()
+		p.Partition, p.ErrorCode = partition, code
+		for _, base := range bases {
+			batch, _ := MakeBatch(rand.New(rand.NewPCG(1, 1)), 2000, 900)
+			binary.BigEndian.PutUint64(batch, uint64(base))
+			p.RecordBatches = append(p.RecordBatches, batch...)
+		}
+		topic.Partitions = append(topic.Partitions, p)
+		response.Topics = append(response.Topics, topic)
+		return response.AppendTo(make([]byte, 8))
+	}
+	fresh := func() *Driver {
+		return NewDriver(Load{Topic: "bench", Partitions: 2, BatchBytes: 2000, ValueBytes: 900}, "")
+	}
+	d := fresh()
+	if err := d.checkFetch(answer(1, 0, 0, 2), d.next[0]); err != nil || d.next[0][1] != 4 {
+		t.Errorf("two batches of two records: %v, next offset %d", err, d.next[0][1])
+	}
+	for name, wrong := range map[string][]byte{
+		"an error":         answer(0, 6),
+		"a gap":            answer(0, 0, 0, 4),
+		"a batch twice":    answer(0, 0, 0, 0),
+		"another begin":    answer(1, 0, 2),
+		"another position": answer(0, 0, 2, 0),
+	} {
+		if d := fresh(); d.checkFetch(wrong, d.next[0]) == nil {
+			t.Errorf("%s was not noticed", name)
+		}
+	}
+}
+
+// TestFramesDecode holds the hand-written frames against franz-go's decoders.
+func TestFramesDecode(t *testing.T) {
+	t.Parallel()
+	batch, records := MakeBatch(rand.New(rand.NewPCG(3, 4)), 64<<10, 1<<10)
+	if len(batch) > 64<<10 || records != 63 || crc32.Checksum(batch[21:], castagnoli) != binary.BigEndian.Uint32(batch[17:]) {
+		t.Errorf("a batch of %d bytes with %d records", len(batch), records)
+	}
+	var decoded kmsg.RecordBatch
+	if err := decoded.ReadFrom(batch); err != nil || decoded.NumRecords != 63 || decoded.LastOffsetDelta != 62 {
+		t.Errorf("batch: %v", err)
+	}
+	fetch, offsetAt := FetchFrame("topic", []int32{3, 5}, 1<<20, 0)
+	binary.BigEndian.PutUint64(fetch[offsetAt[1]:], 42)
+	for _, f := range []struct {
+		frame   []byte
+		request kmsg.Request
+	}{
+		{ProduceFrame("topic", 7, -1, batch), kmsg.NewPtrProduceRequest()},
+		{fetch, kmsg.NewPtrFetchRequest()},
+		{CreateTopicFrame("topic", 3, [][2]string{{"a", "b"}}), kmsg.NewPtrCreateTopicsRequest()},
+		{MetadataFrame("topic", true), kmsg.NewPtrMetadataRequest()},
+	} {
+		if got := int(binary.BigEndian.Uint32(f.frame)); got != len(f.frame)-4 {
+			t.Errorf("%T: the length says %d of %d", f.request, got, len(f.frame)-4)
+		}
+		f.request.SetVersion(int16(binary.BigEndian.Uint16(f.frame[6:])))
+		body := f.frame[14+len(clientID):]
+		if err := f.request.ReadFrom(body); err != nil {
+			t.Errorf("%T: %v", f.request, err)
+		}
+		if again := f.request.AppendTo(nil); string(again) != string(body) {
+			t.Errorf("%T is not the bytes that franz-go writes", f.request)
+		}
+	}
+}
+
+// A paced run and its parts, against the echo.
+func TestAgainstEcho(t *testing.T) {
+	t.Parallel()
+	address, err := FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if err := RunEcho(address); err != nil { // serves until the process ends
+			panic(err)
+		}
+	}()
+	var c *Caller
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if c, err = Dial(address); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	frame := ProduceFrame("t", 0, 1, KeyedBatch(rand.New(rand.NewPCG(1, 1)), 3, 100))
+	p := &Paced{Address: address, Frames: [][]byte{frame}, Check: AnyAnswer, Connections: 3, Rate: 1000, WarmUp: 100 * time.Millisecond, Length: 300 * time.Millisecond}
+	l, err := p.Run()
+	if err != nil || len(l) != 300 || l.At(0.5) <= 0 || l.At(0.5) > l.At(1) {
+		t.Errorf("%d latencies, %v", len(l), err)
+	}
+	stop := make(chan struct{})
+	close(stop)
+	p.Stop = stop
+	if l, err = p.Run(); err != nil || len(l) != 0 {
+		t.Errorf("a run that was stopped: %d, %v", len(l), err)
+	}
+	s := &Storm{Address: address, Connections: 3, InFlight: 4, Check: AnyAnswer, Frames: func(int) [][]byte { return [][]byte{frame} }}
+	if _, err := s.Run(1000); err != nil {
+		t.Error(err)
+	}
+	if l, err = Timed(address, [][]byte{frame}, AnyAnswer, 50*time.Millisecond); err != nil || len(l) == 0 {
+		t.Errorf("%d, %v", len(l), err)
+	}
+	r, err := NewRota(address, 20, 4, frame, AnyAnswer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.Run(100), r.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSynced(t *testing.T) {
+	t.Parallel()
+	if l, err := Synced(t.TempDir(), 20*time.Millisecond); err != nil || len(l) == 0 {
+		t.Errorf("%d, %v", len(l), err)
+	}
+}
+
+func TestKeyedBatchDecodes(t *testing.T) {
+	t.Parallel()
+	batch := KeyedBatch(rand.New(rand.NewPCG(1, 1)), 7, 100)
+	var decoded kmsg.RecordBatch
+	if err := decoded.ReadFrom(batch); err != nil || decoded.NumRecords != 7 || crc32.Checksum(batch[21:], castagnoli) != binary.BigEndian.Uint32(batch[17:]) {
+		t.Errorf("%v, %d records", err, decoded.NumRecords)
+	}
+	at := decoded.Records
+	for range 7 {
+		var r kmsg.Record
+		length, n := binary.Varint(at)
+		if err := r.ReadFrom(at[:n+int(length)]); err != nil || len(r.Key) != 12 || len(r.Value) != 100 {
+			t.Fatalf("%v %+v", err, r)
+		}
+		at = at[n+int(length):]
+	}
+	if len(at) != 0 {
+		t.Errorf("%d bytes are left", len(at))
+	}
+}

@@ -1,0 +1,230 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"kaas/bench/rig"
+)
+
+// quantiles collects p50, p99 and p99.9 of runs, in milliseconds.
+type quantiles struct{ p50, p99, p999 []float64 }
+
+func (q *quantiles) add(l rig.Latencies) {
+	q.p50, q.p99, q.p999 = append(q.p50, l.At(0.5)), append(q.p99, l.At(0.99)), append(q.p999, l.At(0.999))
+}
+
+func (q *quantiles) figures(scenario, side, what string) []figure {
+	return []figure{newFigure(scenario, side, what+" p50", "ms", "", q.p50), newFigure(scenario, side, what+" p99", "ms", "", q.p99), newFigure(scenario, side, what+" p99.9", "ms", "", q.p999)}
+}
+
+func sayLatency(out io.Writer, scenario, side string, l rig.Latencies) {
+	fmt.Fprintf(out, "%-24s %-22s %7d answers, p50 %.3f p99 %.3f p99.9 %.3f ms\n", scenario, side, len(l), l.At(0.5), l.At(0.99), l.At(0.999))
+}
+
+// durable is what acks=all costs when it means stable storage.
+func durable(o options, out io.Writer) (figures []figure, err error) {
+	for _, part := range []func(options, io.Writer) ([]figure, error){durableThroughput, durableLatency, durablePartitions} {
+		found, failure := part(o, out)
+		figures, err = append(figures, found...), errors.Join(err, failure)
+	}
+	return figures, err
+}
+
+// durableThroughput compares the broker with itself: acks=all with and without
+// forcing.
+func durableThroughput(o options, out io.Writer) (figures []figure, err error) {
+	const scenario = "durable"
+	sides := []side{{"kaas", startKaas("1"), -1}, {"kaas-unsynced", startKaas(neverFlush), -1}}
+	o.Bytes /= 2
+	samples, err := measureInTurn(o, scenario, rig.CostOfAByte(-1), o.Rounds, sides, out)
+	if err != nil {
+		return nil, err
+	}
+	speed := func(s sample) float64 { return s.gigabytes() * 1000 / s.Took.Seconds() }
+	for i, sd := range sides {
+		figures = append(figures, newFigure(scenario, sd.name, "throughput", "MB/s", "produce and follow, 64 KB batches, 16 partitions, acks=all", each(samples[i], speed)),
+			newFigure(scenario, sd.name, "CPU", "s/GB", "", each(samples[i], cpuPerGB)))
+	}
+	return append(figures, newFigure(scenario, "kaas", "throughput, ratio to its own unsynced mode", "1", "", ratios(each(samples[0], speed), each(samples[1], speed))).atLeast(0.9)), nil
+}
+
+// durableLatency compares an acknowledged 4 KB with a bare 4 KB append and
+// fdatasync, one at a time.
+func durableLatency(o options, out io.Writer) (figures []figure, err error) {
+	const scenario, length = "durable", 3 * time.Second
+	s, err := startKaas("1")(o, rig.Load{Topic: "one", Partitions: 1, BatchBytes: 4096, ValueBytes: 900})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	frames := smallFrames("one", 1, -1, 4096)
+	if _, err := rig.Timed(s.address, frames, rig.ProduceAnswer("one"), time.Second/2); err != nil {
+		return nil, s.explain(err)
+	}
+	var sides [2]quantiles
+	err = turns(o.Rounds, 2, func(i int) error {
+		name, run := "kaas", func() (rig.Latencies, error) {
+			return rig.Timed(s.address, frames, rig.ProduceAnswer("one"), length)
+		}
+		if i == 1 {
+			name, run = "bare-fdatasync", func() (rig.Latencies, error) { return rig.Synced(s.dir, length) }
+		}
+		l, err := run()
+		if err == nil {
+			sides[i].add(l)
+			sayLatency(out, scenario, name+", one at a time", l)
+		}
+		return s.explain(err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	figures = append(sides[0].figures(scenario, "kaas", "ack, one at a time"), sides[1].figures(scenario, "bare-fdatasync", "4 KB append and fdatasync")...)
+	return append(figures, newFigure(scenario, "kaas", "ack p99, ratio to a bare append and fdatasync", "1", "acks=all, 4 KB, one at a time", ratios(sides[0].p99, sides[1].p99)).atMost(1.2)), nil
+}
+
+// durablePartitions offers the same number of requests a second to more and
+// more partitions: a commit must serve all that wait, whatever their files.
+func durablePartitions(o options, out io.Writer) (figures []figure, err error) {
+	const scenario, rate = "durable", 2000
+	counts := []int{1, 10, 100, 1000}
+	s, err := startBroker(o, rig.CostOfAByte(-1))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	found := make([]quantiles, len(counts))
+	paced := make([]*rig.Paced, len(counts))
+	for i, n := range counts {
+		topic := fmt.Sprintf("spread-%d", n)
+		d := rig.NewDriver(rig.Load{Topic: topic, Partitions: n, BatchBytes: 4096, ValueBytes: 900}, s.address)
+		if err := d.CreateTopic([][2]string{{"flush.messages", "1"}}); err != nil {
+			return nil, s.explain(err)
+		}
+		paced[i] = &rig.Paced{Address: s.address, Frames: smallFrames(topic, n, -1, 4096), Check: rig.ProduceAnswer(topic), Connections: 8, Rate: rate, WarmUp: time.Second, Length: 4 * time.Second}
+	}
+	err = turns(1, len(counts), func(i int) error {
+		l, err := paced[i].Run()
+		if err != nil {
+			return s.explain(fmt.Errorf("%d partitions: %w", counts[i], err))
+		}
+		found[i].add(l)
+		sayLatency(out, scenario, fmt.Sprintf("kaas, %d partitions", counts[i]), l)
+		return nil
+	})
+	for i, n := range counts {
+		figures = append(figures, found[i].figures(scenario, "kaas", fmt.Sprintf("ack, %d/s over %d partitions", rate, n))[1:]...)
+		if n == 100 {
+			figures = append(figures, newFigure(scenario, "kaas", "ack p99, 100 partitions against 1", "1", fmt.Sprintf("%d requests of 4 KB a second in all, at intended times, 8 connections", rate), ratios(found[i].p99, found[0].p99)).atMost(1.3))
+		}
+	}
+	return figures, err
+}
+
+const tailRate = 1000
+
+// pacedTail is 1,000 records of 1 KB a second, each a request, at intended times.
+func pacedTail(address, topic string, length time.Duration) *rig.Paced {
+	return &rig.Paced{Address: address, Frames: smallFrames(topic, 1, 1, 1100), Check: rig.ProduceAnswer(topic), Connections: 1, Rate: tailRate, WarmUp: time.Second, Length: length}
+}
+
+const trickleBytes = 100e6 // a second
+
+// tailLatency runs a fixed rate against the raw loop, a quiet broker, and a
+// broker that has a cold backfill, readers that never read and idle polls.
+func tailLatency(o options, out io.Writer) (figures []figure, err error) {
+	const scenario, length = "tail", 10 * time.Second
+	l := rig.Load{Topic: "tail", Partitions: 1, BatchBytes: 1100, ValueBytes: 900}
+	quiet, raw := side{"kaas", startKaas(neverFlush), 1}, side{rawSide + rawSendfile, startRaw(rawSendfile), 1}
+	subjects, err := startAll(o, l, raw, quiet, quiet)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, closeAll(subjects)) }()
+	troubled := subjects[2]
+	if err := fillCold(troubled, int64(3*trickleBytes*length.Seconds())); err != nil {
+		return nil, troubled.explain(err)
+	}
+	names := []string{"raw-ping-pong", "kaas", "kaas-troubled"}
+	found := make([]quantiles, len(names))
+	from, cold := int64(0), int64(0)
+	err = turns(1, len(names), func(i int) error {
+		if err := rig.WarmMemory(512 << 20); err != nil {
+			return err
+		}
+		p := pacedTail(subjects[i].address, "tail", length)
+		var latencies rig.Latencies
+		var err error
+		if i == 2 {
+			var read int64
+			latencies, read, err = amongTrouble(p, troubled, &from)
+			cold += read
+		} else {
+			latencies, err = p.Run()
+		}
+		if err != nil {
+			return subjects[i].explain(fmt.Errorf("%s: %w", names[i], err))
+		}
+		found[i].add(latencies)
+		sayLatency(out, scenario, names[i], latencies)
+		return nil
+	})
+	for i, name := range names {
+		figures = append(figures, found[i].figures(scenario, name, "ack")...)
+	}
+	return append(figures,
+		newFigure(scenario, "kaas", "ack p99, ratio to the raw ping-pong", "1", "1,000 requests of 1 KB a second at intended times, acks=1, nothing forced", ratios(found[1].p99, found[0].p99)).atMost(4),
+		newFigure(scenario, "kaas", "ack p99", "ms", kafkaReference+" (2.1 ms)", found[1].p99).atMost(0.5*2.1),
+		newFigure(scenario, "kaas", "ack p99.9, troubled against quiet", "1", fmt.Sprintf("trouble: a cold backfill (%d MB), 8 stalled readers, 1,000 idle polls", cold/1e6), ratios(found[2].p999, found[1].p999)).atMost(2)), err
+}
+
+// fillCold writes a backlog, and starts the broker again with none of it in
+// memory: pages that are mapped cannot be dropped.
+func fillCold(s *subject, bytes int64) error {
+	l := rig.CostOfAByte(1)
+	l.Topic, l.Partitions, l.Producers, l.Consumers = "old", 1, 1, 0
+	d := rig.NewDriver(l, s.address)
+	if err := d.CreateTopic([][2]string{{"flush.messages", neverFlush}}); err != nil {
+		return err
+	}
+	idle := rig.NewDriver(rig.Load{Topic: "still", Partitions: 1000, BatchBytes: 200, ValueBytes: 100}, s.address)
+	if err := idle.CreateTopic(nil); err != nil {
+		return err
+	}
+	if _, err := d.Run(bytes); err != nil {
+		return err
+	}
+	s.Stop()
+	if err := rig.Evict(filepath.Join(s.dir, "data")); err != nil {
+		return err
+	}
+	return s.again()
+}
+
+// amongTrouble runs the paced load while others misuse the broker.
+func amongTrouble(p *rig.Paced, s *subject, from *int64) (latencies rig.Latencies, cold int64, err error) {
+	polls, err := rig.StartPolls(s.address, "still", 1000, 1000, 60_000)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, polls.Close()) }()
+	deaf, err := rig.StartDeaf(s.address, "old", 1, 8)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, deaf.Close()) }()
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		read, err := rig.Trickle(s.address, "old", 0, trickleBytes, from, stop)
+		cold = read
+		done <- err
+	}()
+	time.Sleep(time.Second)
+	latencies, err = p.Run()
+	close(stop)
+	return latencies, cold, errors.Join(err, <-done)
+}

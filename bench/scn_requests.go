@@ -1,0 +1,160 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"kaas/bench/rig"
+)
+
+const stormPartitions = 100
+
+// stormOf are small keyed produce requests of 1 to 10 records of 100 bytes.
+func stormOf(address, topic string, check func([]byte) error) *rig.Storm {
+	return &rig.Storm{Address: address, Connections: 200, InFlight: 5, Check: check, Frames: func(connection int) (frames [][]byte) {
+		random := rand.New(rand.NewPCG(7, uint64(connection)))
+		for i := range 20 {
+			batch := rig.KeyedBatch(random, 1+i%10, 100)
+			frames = append(frames, rig.ProduceFrame(topic, int32(random.IntN(stormPartitions)), 1, batch))
+		}
+		return frames
+	}}
+}
+
+// storm measures requests a CPU second, of the broker and of an echo.
+func storm(o options, out io.Writer) (figures []figure, err error) {
+	const scenario, requests = "storm", 300_000
+	echo, err := startEcho(o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, echo.close()) }()
+	kaas, err := startKaas(neverFlush)(o, rig.Load{Topic: "storm", Partitions: stormPartitions, BatchBytes: 200, ValueBytes: 100})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, kaas.close()) }()
+	names, subjects := []string{"kaas", "gnet-echo"}, []*subject{kaas, echo}
+	storms := []*rig.Storm{stormOf(kaas.address, "storm", rig.ProduceAnswer("storm")), stormOf(echo.address, "storm", rig.AnyAnswer)}
+	for i, s := range storms {
+		if _, err := s.Run(requests / 5); err != nil {
+			return nil, subjects[i].explain(err)
+		}
+	}
+	perCPU, perSecond := make([][]float64, 2), make([][]float64, 2)
+	err = turns(o.Rounds, 2, func(i int) error {
+		if err := rig.WarmMemory(512 << 20); err != nil {
+			return err
+		}
+		var took time.Duration
+		cpu, err := cpuOf(subjects[i], func() (err error) { took, err = storms[i].Run(requests); return err })
+		if err != nil {
+			return err
+		}
+		perCPU[i], perSecond[i] = append(perCPU[i], requests/cpu), append(perSecond[i], requests/took.Seconds())
+		fmt.Fprintf(out, "%-24s %-14s %8.0f requests/s %8.0f a CPU s\n", scenario, names[i], requests/took.Seconds(), requests/cpu)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range names {
+		figures = append(figures, newFigure(scenario, name, "requests per CPU second", "1/s", "", perCPU[i]), newFigure(scenario, name, "requests", "1/s", "", perSecond[i]))
+	}
+	return append(figures,
+		newFigure(scenario, "kaas", "requests per CPU second, ratio to a bare gnet echo", "1", "", ratios(perCPU[0], perCPU[1])).atLeast(0.5),
+		newFigure(scenario, "kaas", "requests per CPU second", "1/s", kafkaReference, perCPU[0]).atLeast(5*kafkaStorm)), nil
+}
+
+// smallFrames are produce requests of one batch to each of a topic's partitions.
+func smallFrames(topic string, partitions int, acks int16, batchBytes int) (frames [][]byte) {
+	batch, _ := rig.MakeBatch(rand.New(rand.NewPCG(5, 6)), batchBytes, min(batchBytes, 1024)-90)
+	for p := range partitions {
+		frames = append(frames, rig.ProduceFrame(topic, int32(p), acks, batch))
+	}
+	return frames
+}
+
+// idleCPU is the share of one processor that a subject uses for a while.
+func idleCPU(s *subject, length time.Duration) (float64, error) {
+	cpu, err := cpuOf(s, func() error { time.Sleep(length); return nil })
+	return 100 * cpu / length.Seconds(), err
+}
+
+// idleConsumers measures what a broker costs whose consumers wait.
+func idleConsumers(o options, out io.Writer) (figures []figure, err error) {
+	const scenario, partitions, consumers = "idle", 1000, 1000
+	s, err := startKaas(neverFlush)(o, rig.Load{Topic: "idle", Partitions: partitions, BatchBytes: 200, ValueBytes: 100})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	for _, wait := range []struct {
+		ms  int32
+		who string
+	}{{5000, "franz-go's default"}, {500, "the Java client's default"}} {
+		polls, err := rig.StartPolls(s.address, "idle", partitions, consumers, wait.ms)
+		if err != nil {
+			return figures, s.explain(err)
+		}
+		time.Sleep(2 * time.Second) // the begin of 1,000 connections is not idle
+		var shares []float64
+		for range 3 {
+			share, err := idleCPU(s, 5*time.Second)
+			if err != nil {
+				return figures, errors.Join(err, polls.Close())
+			}
+			shares = append(shares, share)
+			fmt.Fprintf(out, "%-24s %6.3f %% of a processor, max.wait %d ms\n", scenario, share, wait.ms)
+		}
+		if err := polls.Close(); err != nil {
+			return figures, s.explain(err)
+		}
+		f := newFigure(scenario, "kaas", fmt.Sprintf("CPU, 1,000 partitions and consumers, max.wait %d ms", wait.ms), "% of a processor", wait.who, shares)
+		if wait.ms == 5000 {
+			f = f.atMost(0.2)
+		}
+		figures = append(figures, f)
+	}
+	return figures, nil
+}
+
+// manyConnections compares ten requests in flight on 10 and on 5,000 connections.
+func manyConnections(o options, out io.Writer) (figures []figure, err error) {
+	const scenario, hands, requests = "connections", 10, 100_000
+	s, err := startKaas(neverFlush)(o, rig.Load{Topic: "many", Partitions: 10, BatchBytes: 1024, ValueBytes: 900})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	counts, rotas := []int{10, 5000}, make([]*rig.Rota, 2)
+	for i, connections := range counts {
+		if rotas[i], err = rig.NewRota(s.address, connections, hands, smallFrames("many", 1, 1, 1024)[0], rig.ProduceAnswer("many")); err != nil {
+			return nil, s.explain(err)
+		}
+		defer func() { err = errors.Join(err, rotas[i].Close()) }()
+		if err := rotas[i].Run(2 * connections * hands); err != nil {
+			return nil, s.explain(err)
+		}
+	}
+	costs := make([][]float64, 2)
+	err = turns(o.Rounds, 2, func(i int) error {
+		cpu, err := cpuOf(s, func() error { return rotas[i].Run(requests) })
+		if err != nil {
+			return err
+		}
+		costs[i] = append(costs[i], 1e6*cpu/requests)
+		fmt.Fprintf(out, "%-24s %6d connections %7.2f µs a request\n", scenario, counts[i], 1e6*cpu/requests)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, anonymous, err := s.Memory()
+	return append(figures, newFigure(scenario, "kaas", "CPU per request, 10 connections", "µs", "", costs[0]), newFigure(scenario, "kaas", "CPU per request, 5,000 connections", "µs", "", costs[1]),
+		newFigure(scenario, "kaas", "CPU per request, 5,000 against 10 connections", "1", "ten in flight in both", ratios(costs[1], costs[0])).atMost(1.2),
+		newFigure(scenario, "kaas", "anonymous memory, 5,010 connections", "MiB", "", []float64{float64(anonymous) / mib})), err
+}
