@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"kaas/bench/rig"
 )
 
@@ -69,12 +71,26 @@ func groupsOf(o options, count, members int, name string, out io.Writer) (figure
 		newFigure(scenario, "kaas", "bytes written in a heartbeat-second, "+name, "B/s", "all of the broker's", []float64{float64(after-before) / seconds})), err
 }
 
-// firstCommit commits one offset, until the coordinator serves.
+// firstCommit asks for a coordinator, which makes its topic, and commits one
+// offset, until it serves.
 func firstCommit(s *subject) error {
+	c, err := rig.Dial(s.address)
+	if err != nil {
+		return err
+	}
+	request := kmsg.NewPtrFindCoordinatorRequest()
+	request.SetVersion(2)
+	request.CoordinatorKey = "first"
 	for deadline := time.Now().Add(rig.Patience); ; {
-		_, err := rig.Timed(s.address, [][]byte{rig.CommitFrame("first", "bench", 0)}, rig.CommitAnswer("bench"), time.Millisecond)
-		if err == nil || time.Now().After(deadline) {
-			return err
+		answer, err := c.Ask(request, 0)
+		if err == nil && answer.(*kmsg.FindCoordinatorResponse).ErrorCode == 0 {
+			_, err = rig.Timed(s.address, [][]byte{rig.CommitFrame("first", "bench", 0)}, rig.CommitAnswer("bench"), time.Millisecond)
+			if err == nil {
+				return c.Close()
+			}
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(fmt.Errorf("no coordinator after %v: %w", rig.Patience, err), c.Close())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

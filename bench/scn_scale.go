@@ -105,7 +105,7 @@ func manyPartitions(o options, out io.Writer) (figures []figure, err error) {
 	for _, how := range []struct {
 		name string
 		end  func()
-	}{{"after a clean stop", many.Stop}, {"after kill -9", many.Kill}} {
+	}{{"after a clean stop", func() { many.Stop() }}, {"after kill -9", func() { many.Kill() }}} {
 		began := time.Now()
 		how.end()
 		stopped := time.Since(began)

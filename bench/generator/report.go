@@ -26,11 +26,7 @@ func (r *Result) writeNDJSON(w io.Writer) error {
 func (r *Result) table() string {
 	s := r.Summary
 	var out strings.Builder
-	loop := "closed loop: latency counts from the moment of sending"
-	if s.Plan.Rate > 0 {
-		loop = fmt.Sprintf("open loop, %.0f records/s: latency counts from the intended time", s.Plan.Rate)
-	}
-	fmt.Fprintf(&out, "topic %s, %d producers, %d consumers, acks=%s, %s\n", s.Plan.Topic, s.Plan.Producers, s.Plan.Consumers, s.Plan.Acks, loop)
+	fmt.Fprintf(&out, "topic %s, %s\n", s.Plan.Topic, s.Plan.words())
 	fmt.Fprintf(&out, "%-12s %12s %10s\n", "", "records/s", "MB/s")
 	fmt.Fprintf(&out, "%-12s %12.0f %10.1f   %d acknowledged, %d failed\n", "produced", s.ProducedPS, s.ProducedMB, s.Acked, s.Failed)
 	fmt.Fprintf(&out, "%-12s %12.0f %10.1f   %d in all, lag at most %d records\n", "consumed", s.ConsumedPS, s.ConsumedMB, s.Consumed, s.MostLag)
@@ -48,6 +44,34 @@ func (r *Result) table() string {
 	}
 	fmt.Fprintf(&out, "the generator itself used %.2f CPU s, %.2f CPU s/GB of values in and out\n", s.CPUSeconds, s.CPUPerGB)
 	return out.String()
+}
+
+// words say in one line what was done.
+func (p *Plan) words() string {
+	loop := "closed loop: latency counts from the moment of sending"
+	if p.Rate > 0 {
+		loop = fmt.Sprintf("open loop, %.0f records/s: latency counts from the intended time", p.Rate)
+	}
+	return fmt.Sprintf("%d producers, %d consumers, acks=%s, %s", p.Producers, p.Consumers, p.Acks, loop)
+}
+
+// tiles are the figures that a reader looks for first.
+func (s *Summary) tiles() (tiles [][2]string) {
+	add := func(name, format string, value float64, shown bool) {
+		if shown {
+			tiles = append(tiles, [2]string{name, fmt.Sprintf(format, value)})
+		}
+	}
+	add("MB/s produced", "%.1f", s.ProducedMB, s.Acked > 0)
+	add("records/s produced", "%.0f", s.ProducedPS, s.Acked > 0)
+	add("MB/s consumed", "%.1f", s.ConsumedMB, s.Consumed > 0)
+	add("ms produce p50", "%.2f", s.Produce.P50Ms, s.Produce.Count > 0)
+	add("ms produce p99", "%.2f", s.Produce.P99Ms, s.Produce.Count > 0)
+	add("ms end to end p99", "%.2f", s.EndToEnd.P99Ms, s.EndToEnd.Count > 0)
+	add("s to read the backlog", "%.2f", s.DrainSeconds, s.Plan.Backlog)
+	add("records failed", "%.0f", float64(s.Failed), s.Failed > 0)
+	add("CPU s of the generator", "%.2f", s.CPUSeconds, true)
+	return tiles
 }
 
 // line is one interval's progress.
@@ -92,9 +116,14 @@ func (r *Result) writePage(w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	tiles, err := json.Marshal(r.Summary.tiles())
+	if err != nil {
+		return err
+	}
 	_, err = strings.NewReplacer("{{Title}}", html.EscapeString("kaas bench load: "+r.Summary.Plan.Topic), "{{Time}}", r.Summary.Time,
 		"{{Table}}", html.EscapeString(r.table()), "{{Plan}}", html.EscapeString(string(plan)),
-		"{{Script}}", plotScript, "{{Style}}", plotStyle, "{{Plots}}", string(plots)).WriteString(w, pageText)
+		"{{Script}}", plotScript, "{{Style}}", plotStyle, "{{Plots}}", string(plots),
+		"{{Tiles}}", string(tiles), "{{Loop}}", html.EscapeString(r.Summary.Plan.words())).WriteString(w, pageText)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -35,8 +36,8 @@ const (
 )
 
 // Join makes so many groups with so many members each, all at once, and
-// returns how long it took until every member had its assignment and a
-// heartbeat was answered without an error. Connecting is not counted.
+// returns how long it took until every member had its assignment. Connecting
+// is not counted.
 func Join(address string, groups, each int) (m *Members, took time.Duration, err error) {
 	m = &Members{}
 	for g := range groups {
@@ -49,20 +50,32 @@ func Join(address string, groups, each int) (m *Members, took time.Duration, err
 		}
 	}
 	begin := time.Now()
+	var settled, last atomic.Int64 // members that hold an assignment now; when that last changed
 	err = m.each(func(one *member) error {
 		for deadline := begin.Add(2 * Patience); time.Now().Before(deadline); {
 			if err := one.join(); err != nil {
 				return err
 			}
-			// In a group that was joined in several rounds, the heartbeat says so.
-			code, err := one.beat()
-			if err != nil || code == 0 {
-				return err
+			last.Store(int64(time.Since(begin)))
+			settled.Add(1)
+			// A group that is joined in several rounds says so to whoever heartbeats.
+			stable := true
+			for stable && settled.Load() < int64(len(m.all)) && time.Now().Before(deadline) {
+				time.Sleep(time.Second)
+				code, err := one.beat()
+				if err != nil {
+					return err
+				}
+				stable = code == 0
 			}
+			if stable && settled.Load() == int64(len(m.all)) {
+				return nil
+			}
+			settled.Add(-1)
 		}
 		return fmt.Errorf("group %s is not stable after %v", one.group, 2*Patience)
 	})
-	return m, time.Since(begin), err
+	return m, time.Duration(last.Load()), err
 }
 
 func (m *Members) each(do func(*member) error) error {
