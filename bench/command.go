@@ -120,7 +120,7 @@ address of a broker that runs. Each row says what was durable.`,
 	flags.Int64Var(&megabytes, "megabytes", 500, "moved in each measured run")
 	flags.IntVar(&o.Rounds, "rounds", 2, "rounds of A B B A")
 	flags.Float64Var(&o.Rate, "rate", 1000, "records a second of the latency rows")
-	flags.DurationVar(&o.Length, "seconds", 10*time.Second, "of one latency run")
+	flags.DurationVar(&o.Length, "seconds", 6*time.Second, "of one latency run")
 	return command
 }
 

@@ -110,7 +110,7 @@ func moved(now, base map[string]float64) string {
 }
 
 // verdictTable writes one line a row and tells whether all of them pass.
-func verdictTable(out io.Writer, verdicts []verdict) (failed []string) {
+func verdictTable(out io.Writer, verdicts []verdict) (worse []string) {
 	fmt.Fprintf(out, "%-52s %12s %12s %12s  %-20s %s\n", "row", "now", "baseline", "at most", "unit", "baseline's commit")
 	for _, v := range verdicts {
 		mark, base, most := "", "none", "none"
@@ -121,14 +121,14 @@ func verdictTable(out io.Writer, verdicts []verdict) (failed []string) {
 			if mark = "  WORSE"; !v.known {
 				mark = "NEW"
 			}
-			failed = append(failed, v.now.Row+": "+v.why)
+			worse = append(worse, v.now.Row+": "+v.why)
 		}
 		fmt.Fprintf(out, "%-52s %12.5g %12s %12s  %-20s %s%s\n", v.now.Row, v.now.Value, base, most, v.now.Unit, v.base.Commit, mark)
 		if v.now.Note != "" {
 			fmt.Fprintf(out, "    %s\n", v.now.Note)
 		}
 	}
-	return failed
+	return worse
 }
 
 func readBaseline(path string) (rows []guardRow, err error) {
@@ -232,8 +232,13 @@ func checkAll(o guardOptions, out io.Writer) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if failed := verdictTable(out, judge(rows, baseline)); len(failed) > 0 {
-		return fmt.Errorf("%d rows are worse than their baseline:\n  %s\nif that is meant: make bench-baseline REASON='…'", len(failed), strings.Join(failed, "\n  "))
+	r, err := newRow(o.DataParent)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "now: "+r.about())
+	if worse := verdictTable(out, judge(rows, baseline)); len(worse) > 0 {
+		return fmt.Errorf("%d rows are worse at %s than their baseline:\n  %s\nif that is meant: make bench-baseline REASON='…'", len(worse), r.Commit, strings.Join(worse, "\n  "))
 	}
 	fmt.Fprintln(out, "no row is worse than its baseline")
 	return nil

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
@@ -114,14 +114,24 @@ func stormLoad() rig.Load {
 func profilingCost(o options, out io.Writer) (figures []figure, err error) {
 	const scenario = "profiling"
 	var pushed atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{ReadHeaderTimeout: rig.Patience, Handler: http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 		n, _ := io.Copy(io.Discard, request.Body) // what is cut off is not counted
 		pushed.Add(n)
-	}))
-	defer server.Close()
+	})}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	defer func() {
+		if failure := errors.Join(server.Close(), <-served); !errors.Is(failure, http.ErrServerClosed) {
+			err = errors.Join(err, failure)
+		}
+	}()
 	names := []string{"kaas", "kaas-profiled"}
 	subjects, err := startAll(o, stormLoad(), side{names[0], startKaas(neverFlush), 1}, side{names[1], startKaas(neverFlush,
-		"profiling.pyroscope.server.address="+server.URL, "profiling.pyroscope.upload.interval.ms=3000", "profiling.api.labels.enable=true",
+		"profiling.pyroscope.server.address=http://"+listener.Addr().String(), "profiling.pyroscope.upload.interval.ms=3000", "profiling.api.labels.enable=true",
 		"profiling.pyroscope.profile.types=cpu,alloc_objects,alloc_space,inuse_objects,inuse_space,goroutine,mutex_count,mutex_duration,block_count,block_duration"), 1})
 	if err != nil {
 		return nil, err

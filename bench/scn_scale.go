@@ -130,6 +130,9 @@ func manyPartitions(o options, out io.Writer) (figures []figure, err error) {
 // measures the next start.
 func recovery(o options, out io.Writer) (figures []figure, err error) {
 	const scenario = "recovery"
+	if err := rig.WarmMemory(o.RecoveryBytes + 512<<20); err != nil {
+		return nil, err
+	}
 	l := rig.CostOfAByte(1)
 	l.Consumers = 0
 	s, err := startKaas(neverFlush)(o, l)
