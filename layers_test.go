@@ -86,7 +86,7 @@ var layers = []layer{
 
 	// Beside the tower: they drive a broker from outside.
 	{dir: "bench/generator", modules: []string{"github.com/twmb/franz-go", "github.com/HdrHistogram/hdrhistogram-go", "github.com/spf13/cobra", "golang.org/x/sys/unix"}, why: "a client like any other"},
-	{dir: "bench/rig", modules: []string{"github.com/twmb/franz-go/pkg/kmsg", "github.com/panjf2000/gnet/v2", "golang.org/x/sys/unix"}, why: "drives processes, and is what they are measured against"},
+	{dir: "bench/rig", modules: []string{"github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/kmsg", "github.com/panjf2000/gnet/v2", "golang.org/x/sys/unix"}, why: "drives processes, and is what they are measured against"},
 	{dir: "bench", may: []string{"bench/generator", "bench/rig"}, modules: []string{"github.com/twmb/franz-go", "github.com/spf13/cobra", "golang.org/x/sys/unix"}, why: "imports no room, so it cannot agree with a bug of one"},
 	{dir: "e2e", modules: []string{"github.com/twmb/franz-go"}, why: "imports no room, so it cannot agree with a bug of one"},
 }

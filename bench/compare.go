@@ -72,6 +72,8 @@ func contests() []contest {
 	large.BatchBytes = 1_000_000
 	backlog := rig.CostOfAByte(1)
 	backlog.Consumers, backlog.MaxBytes = 2, 1<<20
+	lz4, zstd := rig.CostOfAByte(1), rig.CostOfAByte(1)
+	lz4.Codec, zstd.Codec = "lz4", "zstd"
 	eight := rig.CostOfAByte(1)
 	eight.FanOut, eight.Consumers = 8, 1
 	small := stormLoad()
@@ -80,6 +82,8 @@ func contests() []contest {
 		{name: "produce and follow, 64 KB batches, 16 partitions", bytes: 1, load: rig.CostOfAByte(1), judge: judging(cpuRatio, below(0.25))},
 		{name: "produce and follow, 1 MB batches, 16 partitions", bytes: 1, load: large},
 		{name: "produce and follow, 64 KB batches, 100 partitions", bytes: 1, load: wide},
+		{name: "produce and follow, lz4, GB of compressed bytes", bytes: 0.4, load: lz4},
+		{name: "produce and follow, zstd, GB of compressed bytes", bytes: 0.4, load: zstd},
 		{name: "produce and follow, 64 KB batches, 16 partitions, acks=all", durable: true, bytes: 0.4, load: rig.CostOfAByte(-1)},
 		{name: "16 KB batches, 100 partitions and connections, acks=all", durable: true, bytes: 0.2, load: durable100, judge: judging(throughputRatio, above(10))},
 		{name: "one 100-byte record a batch, 100 partitions and connections", bytes: 0.02, load: single},

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Load says what a driver sends and reads.
@@ -24,9 +26,10 @@ type Load struct {
 	Acks              int16
 	BatchBytes        int
 	ValueBytes        int
-	MaxPartitionBytes int32 // of one Fetch
-	MaxBytes          int32 // of one Fetch, all partitions; 0 is 50 MiB
-	FanOut            int   // sets of Consumers, each of which reads everything; 0 counts as 1
+	MaxPartitionBytes int32  // of one Fetch
+	MaxBytes          int32  // of one Fetch, all partitions; 0 is 50 MiB
+	Codec             string // lz4 or zstd; the broker's bytes are the compressed ones
+	FanOut            int    // sets of Consumers, each of which reads everything; 0 counts as 1
 }
 
 // CostOfAByte is the first row of the targets: 1 KB records in 64 KB batches,
@@ -52,7 +55,14 @@ type Driver struct {
 }
 
 func NewDriver(l Load, address string) *Driver {
-	batch, records := MakeBatch(rand.New(rand.NewPCG(1, 2)), l.BatchBytes, l.ValueBytes)
+	random := rand.New(rand.NewPCG(1, 2))
+	batch, records := MakeBatch(random, l.BatchBytes, l.ValueBytes)
+	switch l.Codec {
+	case "lz4":
+		batch, records = compressedBatch(random, l.BatchBytes, l.ValueBytes, kgo.Lz4Compression())
+	case "zstd":
+		batch, records = compressedBatch(random, l.BatchBytes, l.ValueBytes, kgo.ZstdCompression())
+	}
 	d := &Driver{Load: l, address: address, batch: len(batch), records: records,
 		sent: make([]int64, l.Partitions)}
 	for range max(l.FanOut, 1) {

@@ -1,10 +1,13 @@
 package rig
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // The frames that the generator sends are made before a run, so that sending
@@ -65,12 +68,37 @@ func (f *frame) done() []byte {
 // batchBytes, at least one. Values are random, so that nothing on the way can
 // make them smaller.
 func MakeBatch(random *rand.Rand, batchBytes, valueBytes int) (batch []byte, records int) {
-	batch = make([]byte, batchHeaderBytes, batchBytes+valueBytes)
-	value := make([]byte, valueBytes)
-	for {
+	return makeBatch(batchBytes, valueBytes, func(value []byte) {
 		for i := range value {
 			value[i] = byte(random.Uint32())
 		}
+	})
+}
+
+// compressedBatch is a batch of values that come to about half their size.
+func compressedBatch(random *rand.Rand, batchBytes, valueBytes int, codec kgo.CompressionCodec) (batch []byte, records int) {
+	batch, records = makeBatch(batchBytes, valueBytes, func(value []byte) {
+		for len(value) > 0 { // names that come again, with numbers that do not
+			n := copy(value, fmt.Sprintf(`{"customer":"number-%02d","amountCents":%08x,`, random.IntN(50), random.Uint32()))
+			value = value[n:]
+		}
+	})
+	compressor, err := kgo.DefaultCompressor(codec)
+	if err != nil {
+		panic(fmt.Sprintf("a codec of this program: %v", err))
+	}
+	squeezed, kind := compressor.Compress(&bytes.Buffer{}, batch[batchHeaderBytes:])
+	batch = append(batch[:batchHeaderBytes:batchHeaderBytes], squeezed...)
+	batch[22] = byte(kind) // attributes, of which the low three bits are the codec
+	sealBatch(batch, records)
+	return batch, records
+}
+
+func makeBatch(batchBytes, valueBytes int, fill func([]byte)) (batch []byte, records int) {
+	batch = make([]byte, batchHeaderBytes, batchBytes+valueBytes)
+	value := make([]byte, valueBytes)
+	for {
+		fill(value)
 		var record []byte
 		record = append(record, 0)                              // attributes
 		record = binary.AppendVarint(record, 0)                 // timestamp delta

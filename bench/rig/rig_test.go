@@ -165,3 +165,16 @@ func TestKeyedBatchDecodes(t *testing.T) {
 		t.Errorf("%d bytes are left", len(at))
 	}
 }
+
+func TestCompressedBatchDecodes(t *testing.T) {
+	t.Parallel()
+	plain := NewDriver(Load{Partitions: 1, BatchBytes: 64 << 10, ValueBytes: 1000}, "")
+	for codec, kind := range map[string]int16{"lz4": 3, "zstd": 4} {
+		d := NewDriver(Load{Partitions: 1, BatchBytes: 64 << 10, ValueBytes: 1000, Codec: codec}, "")
+		frame := d.frames[0]
+		var decoded kmsg.RecordBatch
+		if err := decoded.ReadFrom(frame[len(frame)-d.batch:]); err != nil || decoded.Attributes != kind || int(decoded.NumRecords) != d.records || d.batch > plain.batch*3/4 {
+			t.Errorf("%s: %v, attributes %d, %d bytes of %d", codec, err, decoded.Attributes, d.batch, plain.batch)
+		}
+	}
+}
