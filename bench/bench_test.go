@@ -70,7 +70,7 @@ func TestRow(t *testing.T) {
 	}
 	r.Figures = []figure{newFigure("s", "kaas", "CPU", "s/GB", "", []float64{3, 1, 2, 10}).atMost(2), failure("broken", errors.New("the disk is gone\nand more"))}
 	for range 2 {
-		if _, err := r.save(filepath.Join(dir, "results")); err != nil {
+		if _, err := r.save(filepath.Join(dir, "results"), r.Figures); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -146,11 +146,8 @@ func runCompare(o compareOptions, out io.Writer) (err error) {
 			fmt.Fprintf(out, "%s, %s: %s\n", f.Scenario, f.Name, f.Note)
 		}
 	}
-	if o.Results == "" {
-		return nil
-	}
-	path, err := r.save(o.Results)
-	if err == nil {
+	path, err := r.save(o.Results, r.Figures)
+	if err == nil && path != "" {
 		fmt.Fprintf(out, "%d rows were added to %s\n", len(r.Figures), path)
 	}
 	return err

@@ -169,20 +169,24 @@ func describeHost(dataDir string) (host, error) {
 	return h, nil
 }
 
-// save appends one line a figure to the file of the run's day.
-func (r row) save(dir string) (path string, err error) {
+// save appends one line a figure to the file of the run's day. Without a
+// directory it does nothing.
+func (h header) save(dir string, figures []figure) (path string, err error) {
+	if dir == "" {
+		return "", nil
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	path = filepath.Join(dir, r.Time[:len("2006-01-02")]+".ndjson")
+	path = filepath.Join(dir, h.Time[:len("2006-01-02")]+".ndjson")
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	for _, f := range r.Figures {
+	for _, f := range figures {
 		line := struct {
 			header
 			figure
-		}{r.header, f}
+		}{h, f}
 		if err := encoder.Encode(line); err != nil {
 			return "", err
 		}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"kaas/bench/rig"
 )
@@ -22,6 +24,8 @@ var microPackages = [][2]string{
 	{"./auth", "Authorize"}, {"./quota", "Charge"}, {"./internal/bufpool", "GetRelease"}, {"./broker", "Produce|Fetch|IdleSession|Wake"},
 	{"./logstore", "Append|Read"}, {"./group", "OffsetCommit|Heartbeat"}, {"./netio", "Echo$|Drain"}, {"./policy", "Check"},
 }
+
+const microLimit = 2 * time.Minute // of one package, most of it for the compiler
 
 var benchmarkLine = regexp.MustCompile(`^(Benchmark\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
 
@@ -33,9 +37,12 @@ func micro(_ options, out io.Writer) (figures []figure, err error) {
 	}
 	for _, p := range microPackages {
 		var text bytes.Buffer
-		command := exec.Command("go", "test", "-run", "^$", "-bench", p[1], "-benchmem", "-benchtime", "100ms", "-count", "3", p[0])
+		ctx, cancel := context.WithTimeout(context.Background(), microLimit)
+		command := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", p[1], "-benchmem", "-benchtime", "100ms", "-count", "3", p[0])
 		command.Stdout, command.Stderr = &text, &text
-		if failure := command.Run(); failure != nil {
+		failure := command.Run()
+		cancel()
+		if failure != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w: %s", p[0], failure, firstLine(text.String())))
 			continue
 		}

@@ -93,7 +93,7 @@ func runAll(o options, out io.Writer) error {
 		fmt.Fprintf(out, "the load average is %.1f: other work of this machine is in every figure\n", r.Host.Load1)
 	}
 	r.Settings = map[string]string{"megabytes": fmt.Sprint(o.Bytes / 1_000_000), "rounds": fmt.Sprint(o.Rounds), "starts": fmt.Sprint(o.Starts)}
-	begin := time.Now()
+	begin, path := time.Now(), ""
 	for _, s := range chosen {
 		fmt.Fprintf(out, "--- %s: %s\n", s.name, s.about)
 		began := time.Now()
@@ -101,6 +101,10 @@ func runAll(o options, out io.Writer) error {
 		fmt.Fprint(out, tableOf(figures))
 		fmt.Fprintf(out, "%s took %.0f s\n", s.name, time.Since(began).Seconds())
 		r.Figures = append(r.Figures, figures...)
+		// At once: a run that is ended early leaves what it has.
+		if path, err = r.save(o.Results, figures); err != nil {
+			return fmt.Errorf("save the rows: %w", err)
+		}
 	}
 	fmt.Fprintf(out, "=== %s\n%s=== %s, %.0f s in all\n", r.about(), tableOf(targets(r.Figures)), verdicts(r.Figures), time.Since(begin).Seconds())
 	for _, f := range r.Figures {
@@ -108,14 +112,9 @@ func runAll(o options, out io.Writer) error {
 			fmt.Fprintf(out, "%s failed: %s\n", f.Scenario, f.Note)
 		}
 	}
-	if o.Results == "" {
-		return nil
+	if path != "" {
+		fmt.Fprintf(out, "%d rows were added to %s\n", len(r.Figures), path)
 	}
-	path, err := r.save(o.Results)
-	if err != nil {
-		return fmt.Errorf("save the rows: %w", err)
-	}
-	fmt.Fprintf(out, "%d rows were added to %s\n", len(r.Figures), path)
 	return nil
 }
 
