@@ -102,6 +102,13 @@ func manyPartitions(o options, out io.Writer) (figures []figure, err error) {
 	}
 	figures = append(figures, newFigure(scenario, "kaas", "CPU per request, 10 partitions", "µs", "", costs[0]), newFigure(scenario, "kaas", "CPU per request, 10,000 partitions", "µs", "", costs[1]),
 		newFigure(scenario, "kaas", "CPU per request, 10,000 against 10 partitions", "1", "1 KB each, 10 connections, spread over all partitions", ratios(costs[1], costs[0])).atMost(1.2))
+	found, err := openTimes(many, scenario, out)
+	return append(figures, found...), err
+}
+
+// openTimes starts a broker of 10,000 partitions again, after a clean stop and
+// after a crash.
+func openTimes(many *subject, scenario string, out io.Writer) (figures []figure, err error) {
 	for _, how := range []struct {
 		name string
 		end  func()
