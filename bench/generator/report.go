@@ -128,8 +128,13 @@ func (r *Result) writePage(w io.Writer) error {
 }
 
 func (r *Result) plots() (plots []series) {
+	points := r.Points
+	// The last interval is cut off by the run's end: rates of a moment are no points.
+	if n := len(points); n > 2 && points[n-1].Second-points[n-2].Second < r.Summary.Plan.Interval.Seconds()/2 {
+		points = points[:n-1]
+	}
 	column := func(f func(Point) float64) (values []float64) {
-		for _, p := range r.Points {
+		for _, p := range points {
 			values = append(values, f(p))
 		}
 		return values
