@@ -29,7 +29,7 @@ func claiming(count int32, b []byte) []byte {
 }
 
 // TestRecordCountsThatDoNotFit: a batch that claims more records than its bytes can hold would move the log end by them.
-// Kafka answers INVALID_RECORD (e2e, TestBadBatchesAnswerAsKafka).
+// Kafka answers INVALID_RECORD (e2e, TestLogAsKafkas).
 func TestRecordCountsThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	h := start(t, inMemory)
@@ -594,5 +594,122 @@ func TestSegmentsOfTerms(t *testing.T) {
 		if base, term, _, ok := layout.ParseTermFile(e.Name); ok && (term != 0 || base != 0 && base != 4 && base != 6) {
 			t.Errorf("%s is left", e.Name)
 		}
+	}
+}
+
+// TestSilentProducersAreForgotten: after producer.id.expiration.ms a producer is unknown, unless its transaction is open.
+func TestSilentProducersAreForgotten(t *testing.T) {
+	t.Parallel()
+	clock, _, advance := movable()
+	h := start(t, inMemory, clock, func(o *Options) { o.ProducerIDExpirationMs = 10_000 })
+	p := h.partition("t", func(c *Config) { c.RetentionMs = -1 })
+	put(t, p, produced(1, 0, 0, false, "silent"))
+	put(t, p, produced(2, 0, 0, true, "open"))
+	advance(6000)
+	put(t, p, produced(3, 0, 0, false, "heard"))
+	advance(6000)
+	h.s.applyRetention()
+	known := map[int64]bool{}
+	for _, producer := range p.Producers() {
+		known[producer.ID] = true
+	}
+	if known[1] || !known[2] || !known[3] {
+		t.Fatalf("known: %v", known)
+	}
+	if p.LastStableOffset() != 1 {
+		t.Errorf("stable offset %d", p.LastStableOffset())
+	}
+	if r, err := p.Append(produced(1, 0, 0, false, "again"), AppendOptions{}); err != nil || r.Duplicate {
+		t.Errorf("a forgotten producer begins anew: %+v %v", r, err)
+	}
+}
+
+// TestRecoveryIsParallel: num.recovery.threads.per.data.dir logs are recovered at the same time.
+func TestRecoveryIsParallel(t *testing.T) {
+	t.Parallel()
+	const threads = 5
+	var opening atomic.Bool
+	var inside atomic.Int32
+	all := make(chan struct{})
+	fsys := &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
+		if opening.Load() && op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, layout.LogSuffix) {
+			if inside.Add(1) == threads {
+				close(all)
+			}
+			<-all // each waits for the others
+		}
+		return nil
+	}}
+	h := start(t, func(o *Options) { o.Dirs, o.FS, o.NumRecoveryThreadsPerDataDir = []string{"/data"}, fsys, threads })
+	for i := range threads {
+		put(t, h.partition(fmt.Sprint("t", i)), records("x"))
+	}
+	h.kill()
+	opening.Store(true)
+	h.open()
+	opening.Store(false)
+	for i := range threads {
+		expect(t, h.partition(fmt.Sprint("t", i)), "x")
+	}
+}
+
+// TestIndexMapsOutliveARecovery: a lookup in a segment as it was before a recovery in place goes on in the old index files,
+// also when the new ones are shorter.
+func TestIndexMapsOutliveARecovery(t *testing.T) {
+	t.Parallel()
+	var failing atomic.Bool
+	fsys := &vfs.Faulty{FS: vfs.OS, Before: func(op vfs.Op) error {
+		if failing.Load() && op.Kind == vfs.OpDatasync {
+			return unix.EIO
+		}
+		return nil
+	}}
+	h := start(t, func(o *Options) { o.FS, o.ReopenIntervalMs = fsys, 1 })
+	dense := func(c *Config) { c.SegmentBytes, c.IndexIntervalBytes = 150_000, 0 }
+	p := h.partition("t", dense)
+	for i := range 2500 { // the index of the first segment has more than a page of entries
+		if _, err := p.Append(records(fmt.Sprint(i)), AppendOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, p, 2500)
+	if err := p.writeOut(); err != nil {
+		t.Fatal(err)
+	}
+	g := p.segments.Load().all[0]
+	if !g.acquire() {
+		t.Fatal("the segment is gone")
+	}
+	defer g.release()
+	want, err := g.positionBefore(1500)
+	if err != nil || g.files.Load() == nil || len(g.files.Load().Offsets.B) < 2*4096 {
+		t.Fatalf("not mapped: %v", err)
+	}
+	p.SetConfig(func() Config { c := p.Config(); c.IndexIntervalBytes = 100_000; return c }())
+	p.recoveryPoint.Store(0) // all of it is scanned, and indexed sparsely
+	failing.Store(true)
+	if _, err := p.Append(records("lost"), AppendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := awaitErr(p, 2501); !errors.Is(err, ErrStorage) {
+		t.Fatal(err)
+	}
+	failing.Store(false)
+	for r, err := p.Append(records("again"), AppendOptions{}); ; r, err = p.Append(records("again"), AppendOptions{}) {
+		if err == nil && awaitErr(p, r.LastOffset+1) == nil {
+			break
+		}
+		if err != nil && !errors.Is(err, ErrStorage) {
+			t.Fatal(err)
+		}
+	}
+	if err := p.writeOut(); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := fsys.Stat(g.path(layout.IndexSuffix)); err != nil || st.SizeBytes > 100 {
+		t.Fatalf("the index was to become short: %d bytes, %v", st.SizeBytes, err)
+	}
+	if got, err := g.positionBefore(1500); err != nil || got != want {
+		t.Errorf("position %d, want %d, %v", got, want, err)
 	}
 }

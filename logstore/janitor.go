@@ -228,6 +228,14 @@ func (g *segment) writeSealed() error {
 // writeIndexes writes the entries from fromOffsets and fromTimes on and cuts what the files have beyond.
 func (g *segment) writeIndexes(m *index.Writable, fromOffsets, fromTimes int) error {
 	offsets, times := m.Offsets.View(), m.Times.View()
+	if g.recovered && fromOffsets == 0 && fromTimes == 0 {
+		// A file that is cut below a reader's map raises SIGBUS: those who still have the segment as it was keep the old files.
+		dir := filepath.Dir(g.path(layout.IndexSuffix))
+		if err := vfs.WriteFileAtomic(g.store.fs, g.path(layout.IndexSuffix), dir, index.EncodeOffsets(offsets)); err != nil {
+			return err
+		}
+		return vfs.WriteFileAtomic(g.store.fs, g.path(layout.TimeIndexSuffix), dir, index.EncodeTimes(times))
+	}
 	if err := g.writeIndex(layout.IndexSuffix, index.EncodeOffsets(offsets[fromOffsets:]), int64(fromOffsets)*index.OffsetEntryBytes); err != nil {
 		return err
 	}

@@ -106,6 +106,7 @@ func (p *Partition) recoverFrom(t *recovery.Task, cleanedTo []int64) error {
 	made := map[*recovery.Segment]*segment{}
 	for _, f := range found.Segments {
 		g := newSegment(p.store, p.path(), f.BaseOffset)
+		g.recovered = t.Durable >= 0
 		g.sizeBytes.Store(f.SizeBytes)
 		g.endOffset.Store(f.EndOffset)
 		g.sealed.Store(f.Sealed)

@@ -40,6 +40,7 @@ type segment struct {
 	// endOffset is the next offset after the segment. Writer: holder of Partition.mu; final once sealed is true.
 	endOffset atomic.Int64
 	sealed    atomic.Bool
+	recovered bool // made by a recovery in place: earlier readers may have the index files mapped. Immutable once in a list
 	compacted bool // made by the cleaner in this process: all of it is below every limit of a reader. Immutable once in a list
 
 	file   atomic.Pointer[openFile]       // nil until first use; set under mu
@@ -180,6 +181,14 @@ func (g *segment) bury() error {
 		}
 	}
 	if f != nil {
+		if len(g.unlink) > 0 { // nobody reads it any more
+			for size := g.sizeBytes.Load() - limits.UnlinkStepBytes; size > 0; size -= limits.UnlinkStepBytes {
+				if err := f.Truncate(size); err != nil {
+					errs = append(errs, err)
+					break
+				}
+			}
+		}
 		errs = append(errs, f.Close())
 	}
 	for _, name := range g.unlink {

@@ -1,14 +1,17 @@
 package logstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
-	"sort"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,7 +66,19 @@ type Store struct {
 
 // shard is a part of the partition map: readers load the map with one atomic, writers copy it.
 type shard struct {
-	topics atomic.Pointer[map[string]map[int32]*Partition] // immutable; writer: Store.mu
+	topics atomic.Pointer[map[string]partitionList] // immutable; writer: Store.mu
+}
+
+// partitionList is a topic's partitions by number. Immutable: a topic of 10,000 partitions is opened one by one, and a copy of
+// a slice for each is what that costs.
+type partitionList []*Partition
+
+// find returns where the partition stands, or belongs.
+func (l partitionList) find(id int32) (at int, found bool) {
+	if id >= 0 && int(id) < len(l) && l[id].id == id {
+		return int(id), true // mostly none is missing
+	}
+	return slices.BinarySearchFunc(l, id, func(p *Partition, id int32) int { return cmp.Compare(p.id, id) })
 }
 
 // logDir is one element of log.dirs, and what the store keeps in it.
@@ -202,7 +217,11 @@ func (s *Store) Get(topic string, partition int32) *Partition {
 	if topics == nil {
 		return nil
 	}
-	return (*topics)[topic][partition]
+	list := (*topics)[topic]
+	if at, found := list.find(partition); found {
+		return list[at]
+	}
+	return nil
 }
 
 // TopicID is the id of the topic whose partitions lie here; false when there are none.
@@ -220,18 +239,13 @@ func (s *Store) All() []*Partition {
 	var out []*Partition
 	for i := range s.shards {
 		if topics := s.shards[i].topics.Load(); topics != nil {
-			for _, parts := range *topics {
-				for _, p := range parts {
-					out = append(out, p)
-				}
+			for _, list := range *topics {
+				out = append(out, list...)
 			}
 		}
 	}
-	sort.Slice(out, func(i, j int) bool {
-		if out[i].topic != out[j].topic {
-			return out[i].topic < out[j].topic
-		}
-		return out[i].id < out[j].id
+	slices.SortFunc(out, func(a, b *Partition) int {
+		return cmp.Or(strings.Compare(a.topic, b.topic), cmp.Compare(a.id, b.id))
 	})
 	return out
 }
@@ -250,25 +264,26 @@ func (s *Store) Stalled() []*Partition {
 // publish puts p (or, with nil, nothing) at its place in the map. Caller: mu.
 func (s *Store) publish(key checkpoint.Key, p *Partition) {
 	sh := s.shard(key.Topic)
-	next := map[string]map[int32]*Partition{}
+	next := map[string]partitionList{}
 	if old := sh.topics.Load(); old != nil {
-		for topic, parts := range *old {
-			next[topic] = parts
-		}
+		maps.Copy(next, *old)
 	}
-	parts := make(map[int32]*Partition, len(next[key.Topic])+1)
-	for id, other := range next[key.Topic] {
-		parts[id] = other
+	list := next[key.Topic]
+	at, found := list.find(key.Partition)
+	if found {
+		list[at].logDir().partitions--
 	}
-	if old := parts[key.Partition]; old != nil {
-		old.logDir().partitions--
-	}
-	delete(parts, key.Partition)
+	changed := append(make(partitionList, 0, len(list)+1), list[:at]...)
 	if p != nil {
-		parts[key.Partition] = p
+		changed = append(changed, p)
 		p.logDir().partitions++
 	}
-	if next[key.Topic] = parts; len(parts) == 0 {
+	if found {
+		at++
+	}
+	if changed = append(changed, list[at:]...); len(changed) > 0 {
+		next[key.Topic] = changed
+	} else {
 		delete(next, key.Topic)
 	}
 	sh.topics.Store(&next)

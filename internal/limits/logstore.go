@@ -24,6 +24,11 @@ const (
 	ProducersPerPartition = 100_000
 	// DecompressedBatchBytes bounds what one batch may become when records have to be looked at.
 	DecompressedBatchBytes = 256 << 20
+	// CleanerSyncBytes is how much a cleaner writes between two syncs: commits of producers wait for what is not synced.
+	CleanerSyncBytes = 4 << 20
+	// UnlinkStepBytes: a deleted segment shrinks by so much at a time before its name goes, because a file system that frees
+	// (and discards) a gigabyte in one step keeps commits waiting.
+	UnlinkStepBytes = 32 << 20
 	// CountCheckBytes bounds how much of a produced batch is decompressed to count its records, which an event loop may do.
 	CountCheckBytes = 32 << 20
 	// StoreFileBytes bounds the small files that are read whole: checkpoints, meta.properties, snapshots.

@@ -172,6 +172,8 @@ type Output struct {
 	MaxTimestampMs int64 // -1: no record
 	MaxTimestampAt int64
 	Changed        bool // some batch is gone or not what it was
+
+	unsynced int64 // bytes since the last sync
 }
 
 // Clean writes what is left of a group of segments. aborted are the aborted transactions that overlap the group. The last
@@ -229,6 +231,14 @@ func (r *Round) flush(ctx context.Context, o *Output) error {
 		return err
 	}
 	o.SizeBytes += int64(len(r.out))
+	// A journaling file system lets the commit of a producer wait until what others wrote before it has reached the disk, so
+	// there must never be much of it.
+	if o.unsynced += int64(len(r.out)); o.unsynced >= limits.CleanerSyncBytes {
+		if err := o.File.Datasync(); err != nil {
+			return err
+		}
+		o.unsynced = 0
+	}
 	r.Stats.BytesWritten += int64(len(r.out))
 	r.out = r.out[:0]
 	return nil
