@@ -70,7 +70,7 @@ var layers = []layer{
 	{dir: "broker/firstuse", may: []string{"meta", "meta/config"}, why: "topics that are made when a client names them; it knows no request"},
 	{dir: "broker/leftover", may: []string{"meta", "logstore"}, why: "what becomes of data without a topic, decided once at the start"},
 	{dir: "kube/filestore", may: []string{"meta", "internal/vfs"},
-		modules: []string{"github.com/fsnotify/fsnotify", "github.com/google/uuid", "go.yaml.in/yaml", "sigs.k8s.io/yaml"}, why: "resources as files, behind a port of meta"},
+		modules: []string{"github.com/fsnotify/fsnotify", "github.com/google/uuid", "go.yaml.in/yaml", "golang.org/x/sys/unix", "sigs.k8s.io/yaml"}, why: "resources as files, behind a port of meta"},
 
 	// Siblings: none imports another.
 	{dir: "broker", may: []string{"auth/sasl", "quota", "broker/coordinators", "broker/describe", "broker/firstuse", "broker/leftover", "coord", "auth", "meta", "meta/config", "logstore", "codec", "codec/batch", "netio", "internal/bufpool", "obs/profiling", "internal/delay"},

@@ -17,7 +17,8 @@ import (
 // Topics: all keys with what is in force, overrides as DYNAMIC_TOPIC_CONFIG with
 // the chain of what they hide. Brokers: what this one runs with; the empty name is
 // what is set for all of them while they run. BROKER_LOGGER:
-// the level of its log. Other resource types: UNSUPPORTED_VERSION each.
+// the level of its log. Groups and client metrics: what is set for them and, of
+// groups, what is in force else.
 //
 //	v0     no source, but is_default
 //	v1     source and synonyms
@@ -34,7 +35,7 @@ func (a *Admin) describeConfigsAPI() codec.API {
 			// The shortest resource is 8 bytes and may ask for every key with its documentation.
 			return 4096 + bodyBytes/8*describedTopicBytes
 		},
-		Note: "topics, this broker, its log level",
+		Note: "topics, this broker, its log level, groups, client metrics",
 	}
 }
 
@@ -121,9 +122,11 @@ func (a *Admin) describeResource(r *codec.Request, resource *kmsg.DescribeConfig
 			return nil, fail(kerr.ClusterAuthorizationFailed, "Cluster authorization failed.")
 		}
 		return nil, a.checkLogger(name)
-	default:
-		return nil, unsupportedResource(resource.ResourceType)
 	}
+	if kind := namedKindOf(resource.ResourceType); kind != nil {
+		return a.describeNamed(r, kind, name)
+	}
+	return nil, unknownResource(resource.ResourceType)
 }
 
 func describedConfig(entry *config.Entry, request *kmsg.DescribeConfigsRequest) kmsg.DescribeConfigsResponseResourceConfig {

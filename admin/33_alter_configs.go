@@ -98,10 +98,11 @@ func (a *Admin) alterWhole(r *codec.Request, resource *kmsg.AlterConfigsRequestR
 		})
 	case kmsg.ConfigResourceTypeBroker:
 		return a.alterBroker(r, resource.ResourceName, validateOnly, func(map[string]string) (map[string]string, error) { return values, nil })
-	default:
-		if resource.ResourceType == kmsg.ConfigResourceTypeBrokerLogger {
-			return fail(kerr.InvalidRequest, "Log levels are changed by IncrementalAlterConfigs.")
-		}
-		return unsupportedResource(resource.ResourceType)
+	case kmsg.ConfigResourceTypeBrokerLogger:
+		return fail(kerr.InvalidRequest, "Log levels are changed by IncrementalAlterConfigs.")
 	}
+	if kind := namedKindOf(resource.ResourceType); kind != nil {
+		return a.alterNamed(r, kind, resource.ResourceName, validateOnly, func(map[string]string) (map[string]string, error) { return values, nil })
+	}
+	return unknownResource(resource.ResourceType)
 }

@@ -110,9 +110,13 @@ func (a *Admin) alterIncrementally(r *codec.Request, resource *kmsg.IncrementalA
 			levels[entry.Name] = *entry.Value
 		}
 		return a.alterLogger(r, resource.ResourceName, validateOnly, levels)
-	default:
-		return unsupportedResource(resource.ResourceType)
 	}
+	if kind := namedKindOf(resource.ResourceType); kind != nil {
+		return a.alterNamed(r, kind, resource.ResourceName, validateOnly, func(values map[string]string) (map[string]string, error) {
+			return values, a.operateOnNamed(kind, values, resource.Configs)
+		})
+	}
+	return unknownResource(resource.ResourceType)
 }
 
 // changeByOperations turns the operations into values. APPEND and SUBTRACT start
@@ -149,17 +153,22 @@ func (a *Admin) changeByOperations(topic *meta.KafkaTopic, operations []kmsg.Inc
 
 // checkListOperation refuses APPEND and SUBTRACT where they mean nothing.
 func checkListOperation(known *config.Key, operation *kmsg.IncrementalAlterConfigsRequestResourceConfig) *failure {
-	word := "APPEND to"
-	if operation.Op == kmsg.IncrementalAlterConfigOpSubtract {
-		word = "SUBTRACT from"
-	}
 	switch {
 	case known.Type != config.List:
-		return fail(kerr.InvalidConfig, "Can't %s key %s because its type is not LIST.", word, known.Name)
+		return fail(kerr.InvalidConfig, "%s", notAList(operation.Op, known.Name))
 	case operation.Value == nil:
 		return fail(kerr.InvalidRequest, "Null value not supported for : %s", known.Name)
 	}
 	return nil
+}
+
+// notAList is Kafka's text; it says "to" of both.
+func notAList(op kmsg.IncrementalAlterConfigOp, key string) string {
+	word := "APPEND"
+	if op == kmsg.IncrementalAlterConfigOpSubtract {
+		word = "SUBTRACT"
+	}
+	return "Can't " + word + " to key " + key + " because its type is not LIST."
 }
 
 func (a *Admin) listChange(key string, overrides map[string]string, operation *kmsg.IncrementalAlterConfigsRequestResourceConfig) *string {

@@ -79,7 +79,7 @@ func (a *Admin) APIs() []codec.API {
 	return []codec.API{
 		a.createTopicsAPI(), a.deleteTopicsAPI(), a.deleteRecordsAPI(), a.describeACLsAPI(), a.createACLsAPI(), a.deleteACLsAPI(), a.describeConfigsAPI(),
 		a.alterConfigsAPI(), a.alterReplicaLogDirsAPI(), a.describeLogDirsAPI(), a.createPartitionsAPI(), a.electLeadersAPI(),
-		a.incrementalAlterConfigsAPI(), a.alterPartitionReassignmentsAPI(), a.listPartitionReassignmentsAPI(),
+		a.incrementalAlterConfigsAPI(), a.listConfigResourcesAPI(), a.alterPartitionReassignmentsAPI(), a.listPartitionReassignmentsAPI(),
 		a.describeClientQuotasAPI(), a.alterClientQuotasAPI(), a.describeUserScramCredentialsAPI(), a.alterUserScramCredentialsAPI(),
 	}
 }

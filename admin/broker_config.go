@@ -106,23 +106,7 @@ func (a *Admin) createBrokerConfig(ctx context.Context, brokerID *int32, values 
 }
 
 func (a *Admin) patchBrokerConfig(ctx context.Context, resource *meta.KafkaBrokerConfig, values map[string]string) (*meta.KafkaBrokerConfig, error) {
-	written := make(map[string]bool)
-	patch := make(map[string]any)
-	for key := range resource.Spec.Config {
-		dotted := meta.DottedConfigKey(key)
-		value, keep := values[dotted]
-		if !keep || resource.Spec.Config[key] == nil {
-			patch[key] = nil
-			continue
-		}
-		written[dotted] = true
-		patch[key] = brokerValue(dotted, value) // in the form that the user chose
-	}
-	for key, value := range values {
-		if !written[key] {
-			patch[key] = brokerValue(key, value)
-		}
-	}
+	patch := valuesPatch(resource.Spec.Config, values, config.BrokerKey)
 	raw, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": resource.Metadata.ResourceVersion},
 		"spec":     map[string]any{"config": patch},
@@ -176,39 +160,8 @@ func (a *Admin) awaitBrokerConfig(layer config.Layer, values map[string]string, 
 }
 
 // operateOnBroker applies the operations of an incremental change to the values.
-// What is not set can be deleted all the same: kafka-reassign-partitions clears its
-// throttles so.
 func (a *Admin) operateOnBroker(values map[string]string, operations []kmsg.IncrementalAlterConfigsRequestResourceConfig) error {
-	for i := range operations {
-		operation := &operations[i]
-		key := meta.DottedConfigKey(operation.Name)
-		switch operation.Op {
-		case kmsg.IncrementalAlterConfigOpSet:
-			if operation.Value == nil {
-				delete(values, key)
-				continue
-			}
-			values[key] = *operation.Value
-		case kmsg.IncrementalAlterConfigOpDelete:
-			delete(values, key)
-		case kmsg.IncrementalAlterConfigOpAppend, kmsg.IncrementalAlterConfigOpSubtract:
-			known := config.BrokerKey(key)
-			if known == nil {
-				return fail(kerr.InvalidConfig, "Unknown broker config name: %s", operation.Name)
-			}
-			if failure := checkListOperation(known, operation); failure != nil {
-				return failure
-			}
-			current, ok := values[key]
-			if !ok {
-				current = valueIn(a.Config.Describe(), key)
-			}
-			values[key] = *changedList(current, operation)
-		default:
-			return fail(kerr.InvalidRequest, "Unknown operation %d on config %s", int8(operation.Op), operation.Name)
-		}
-	}
-	return nil
+	return operate(values, operations, config.BrokerKey, func(key string) string { return valueIn(a.Config.Describe(), key) }, "Unknown broker config name")
 }
 
 // typedValue is a config value as it stands in a manifest: numbers and booleans as

@@ -242,11 +242,7 @@ func (a *Admin) checkLogger(name string) *failure {
 	return a.checkBrokerName(name, "Broker", "Unexpected broker id, expected %d but received %s")
 }
 
-// unsupportedResource answers for what Kafka serves and kaas does not yet
-// (GROUP, CLIENT_METRICS), and for what nobody knows.
-func unsupportedResource(kind kmsg.ConfigResourceType) *failure {
-	if kind != kmsg.ConfigResourceTypeGroupConfig && kind != kmsg.ConfigResourceTypeClientMetrics {
-		return fail(kerr.InvalidRequest, "Unknown resource type %d", int8(kind))
-	}
-	return fail(kerr.UnsupportedVersion, "Configs of resource type %d are not served.", int8(kind))
+// unknownResource answers for a resource type that nobody knows.
+func unknownResource(kind kmsg.ConfigResourceType) *failure {
+	return fail(kerr.InvalidRequest, "Unknown resource type %d", int8(kind))
 }

@@ -133,6 +133,17 @@ func newHarness(t *testing.T, o harnessOptions) *harness {
 				t.Error(err)
 			}
 		})
+		for kind, keys := range map[meta.Kind]*config.NamedKeys{meta.KindGroupConfig: config.GroupKeys, meta.KindClientMetrics: config.ClientMetricsKeys} {
+			named, err := kube.StartConfigs(t.Context(), kube.ConfigOptions{
+				Kind: kind, Store: files, Logger: testLogger(t),
+				Check: func(_ string, values map[string]string) error { return keys.Check(cfg, values) },
+				Apply: func(configs meta.NamedConfigs) { h.images.SetConfigs(kind, configs) },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(named.Close)
+		}
 	}
 	options.Resources = h.store
 	if !o.dev {

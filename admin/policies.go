@@ -59,6 +59,24 @@ func (a *Admin) vetCreation(r *codec.Request, validateOnly bool, resource *meta.
 // vetConfigs asks alter.config.policy. The change holds nil for keys that are
 // removed; effective is what is set after it. Of topic and broker one is "".
 func (a *Admin) vetConfigs(r *codec.Request, validateOnly bool, metadata *meta.ObjectMeta, topic, broker string, change configChange, effective map[string]string) *failure {
+	resourceType := "topic"
+	if topic == "" {
+		resourceType = "broker"
+	}
+	return a.vetChange(r, validateOnly, metadata, map[string]any{"resourceType": resourceType, "topic": topic, "broker": broker}, change, effective)
+}
+
+// vetNamed is vetConfigs for groups and client metrics: resourceType says which, and
+// both topic and broker are "".
+func (a *Admin) vetNamed(r *codec.Request, k *namedKind, validateOnly bool, metadata *meta.ObjectMeta, name string, have, want map[string]string) *failure {
+	resourceType := "group"
+	if k.kind == meta.KindClientMetrics {
+		resourceType = "client_metrics"
+	}
+	return a.vetChange(r, validateOnly, metadata, map[string]any{"resourceType": resourceType, "topic": "", "broker": "", "name": name}, valueChange(have, want), want)
+}
+
+func (a *Admin) vetChange(r *codec.Request, validateOnly bool, metadata *meta.ObjectMeta, about map[string]any, change configChange, effective map[string]string) *failure {
 	if a.Policies.AlterConfig == nil {
 		return nil
 	}
@@ -70,13 +88,8 @@ func (a *Admin) vetConfigs(r *codec.Request, validateOnly bool, metadata *meta.O
 			removed = append(removed, key)
 		}
 	}
-	resourceType := "topic"
-	if topic == "" {
-		resourceType = "broker"
-	}
-	return a.vet(a.Policies.AlterConfig, r, validateOnly, metadata, map[string]any{
-		"resourceType": resourceType, "topic": topic, "broker": broker, "configs": configs, "removed": removed, "effective": orEmptyMap(effective),
-	})
+	about["configs"], about["removed"], about["effective"] = configs, removed, orEmptyMap(effective)
+	return a.vet(a.Policies.AlterConfig, r, validateOnly, metadata, about)
 }
 
 // vetDeletion asks delete.topic.policy.

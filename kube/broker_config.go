@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"kaas/internal/limits"
 	"kaas/meta"
 )
 
@@ -30,13 +29,9 @@ type BrokerConfigOptions struct {
 
 // BrokerConfigReconciler puts KafkaBrokerConfig resources in force. Resources for
 // other brokers are those brokers' business.
-//
-// All state belongs to one goroutine: the one that calls StartBrokerConfig until
-// the first pass is done, then the reconciler's own.
 type BrokerConfigReconciler struct {
 	options BrokerConfigOptions
-	cancel  context.CancelFunc
-	done    chan struct{}
+	*follower
 
 	objects map[string]*meta.KafkaBrokerConfig // by resource name
 	// applied is what Apply was told last.
@@ -50,77 +45,13 @@ func StartBrokerConfig(ctx context.Context, o BrokerConfigOptions) (*BrokerConfi
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	own, cancel := context.WithCancel(context.Background())
-	r := &BrokerConfigReconciler{options: o, cancel: cancel, done: make(chan struct{})}
-	stop := context.AfterFunc(ctx, cancel)
-	events, err := r.begin(own)
-	if !stop() && err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		cancel()
-		return nil, fmt.Errorf("reconciler of broker configuration: %w", err)
-	}
-	go r.run(own, events)
-	return r, nil
+	r := &BrokerConfigReconciler{options: o}
+	var err error
+	r.follower, err = startFollower(ctx, o.Store, o.Logger, meta.KindBrokerConfig, r)
+	return r, err
 }
 
-// Close stops the reconciler and waits for it.
-func (r *BrokerConfigReconciler) Close() {
-	r.cancel()
-	<-r.done
-}
-
-func (r *BrokerConfigReconciler) begin(ctx context.Context) (<-chan meta.Event, error) {
-	r.objects = make(map[string]*meta.KafkaBrokerConfig)
-	events, err := r.options.Store.Watch(ctx, meta.KindBrokerConfig, "")
-	if err != nil {
-		return nil, err
-	}
-	for {
-		event, ok := <-events
-		if !ok {
-			return nil, errors.Join(errors.New("the watch ended before it was complete"), ctx.Err())
-		}
-		if event.Type == meta.Synced {
-			break
-		}
-		r.note(event)
-	}
-	r.reconcile(ctx)
-	return events, nil
-}
-
-func (r *BrokerConfigReconciler) run(ctx context.Context, events <-chan meta.Event) {
-	defer close(r.done)
-	for {
-		var retry <-chan time.Time
-		if r.again || events == nil {
-			retry = time.After(limits.ReconcileRetry)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case event, ok := <-events:
-			if !ok {
-				events = nil // fell behind, or the store stopped
-				continue
-			}
-			r.note(event)
-			r.reconcile(ctx)
-		case <-retry:
-			if events != nil {
-				r.reconcile(ctx)
-				continue
-			}
-			var err error
-			if events, err = r.begin(ctx); err != nil && ctx.Err() == nil {
-				events = nil
-				r.options.Logger.Warn("broker configuration can't be watched; trying again", "error", err)
-			}
-		}
-	}
-}
+func (r *BrokerConfigReconciler) forget() { r.objects = make(map[string]*meta.KafkaBrokerConfig) }
 
 func (r *BrokerConfigReconciler) note(event meta.Event) {
 	c, ok := event.Object.(*meta.KafkaBrokerConfig)
@@ -135,7 +66,7 @@ func (r *BrokerConfigReconciler) note(event meta.Event) {
 
 // reconcile decides what is in force, applies it and then says so in status: who
 // reads the status finds it done.
-func (r *BrokerConfigReconciler) reconcile(ctx context.Context) {
+func (r *BrokerConfigReconciler) reconcile(ctx context.Context) (again bool) {
 	r.again = false
 	all := make([]meta.Object, 0, len(r.objects))
 	for _, name := range slices.Sorted(maps.Keys(r.objects)) {
@@ -165,6 +96,7 @@ func (r *BrokerConfigReconciler) reconcile(ctx context.Context) {
 	for _, name := range slices.Sorted(maps.Keys(statuses)) {
 		r.write(ctx, r.objects[name], statuses[name])
 	}
+	return r.again
 }
 
 // desired is taken whole or not at all: while a spec is refused, what was in force

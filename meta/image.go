@@ -50,7 +50,13 @@ type Image struct {
 	byName map[string]*Topic
 	byID   map[UUID]*Topic
 	sorted []*Topic // by name
+
+	// configs are set by Images.Store, before the image is published.
+	configs *imageConfigs
 }
+
+// imageConfigs is immutable once it is in an Images.
+type imageConfigs struct{ groups, clientMetrics NamedConfigs }
 
 // NewImage returns an image with these topics. The topics are not copied and
 // must not change any more.
@@ -70,6 +76,26 @@ func (i *Image) TopicByID(id UUID) *Topic { return i.byID[id] }
 
 // Topics returns all topics sorted by name; read only.
 func (i *Image) Topics() []*Topic { return i.sorted }
+
+// GroupConfig returns the overrides in force for a group, nil when it has none; read
+// only.
+func (i *Image) GroupConfig(groupID string) map[string]string { return i.GroupConfigs()[groupID] }
+
+// GroupConfigs returns those of all groups; read only.
+func (i *Image) GroupConfigs() NamedConfigs {
+	if i.configs == nil {
+		return nil
+	}
+	return i.configs.groups
+}
+
+// ClientMetrics returns the subscriptions in force; read only.
+func (i *Image) ClientMetrics() NamedConfigs {
+	if i.configs == nil {
+		return nil
+	}
+	return i.configs.clientMetrics
+}
 
 // WithTopics returns a new image in which the topics of set were added or
 // replaced (by name) and those named in remove are gone. The receiver stays as
@@ -127,6 +153,9 @@ type Images struct {
 	// changed is closed and replaced by each Store; nil until someone waits.
 	// +checklocks:mu
 	changed chan struct{}
+	// configs go into every image that is stored from now on, whoever makes it.
+	// +checklocks:mu
+	configs *imageConfigs
 }
 
 var emptyImage = NewImage("", 0, 0, nil, nil)
@@ -139,10 +168,42 @@ func (s *Images) Load() *Image {
 	return emptyImage
 }
 
-// Store publishes the next image. Writers serialise among themselves.
+// Store publishes the next image. Writers serialise among themselves. The configs of
+// groups and client metrics in it are those of the last SetConfigs.
 func (s *Images) Store(image *Image) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.store(image)
+}
+
+// SetConfigs publishes the present image with these configs of one kind, which must
+// not change any more. It may run beside Store: neither undoes the other.
+func (s *Images) SetConfigs(kind Kind, configs NamedConfigs) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := &imageConfigs{}
+	if s.configs != nil {
+		*next = *s.configs
+	}
+	switch kind {
+	case KindGroupConfig:
+		next.groups = configs
+	case KindClientMetrics:
+		next.clientMetrics = configs
+	default:
+		panic("BUG: an image has no configs of kind " + string(kind))
+	}
+	s.configs = next
+	s.store(s.Load())
+}
+
+// +checklocks:s.mu
+func (s *Images) store(image *Image) {
+	if image.configs != s.configs { // else it may be published already
+		next := *image
+		next.configs = s.configs
+		image = &next
+	}
 	s.current.Store(image)
 	if s.changed != nil {
 		close(s.changed)

@@ -234,7 +234,27 @@ func (s *server) startResources(ctx context.Context) error {
 		return err
 	}
 	s.onStop("the reconciler", bounded(limits.StopStepTimeout, func() error { s.reconciler.Close(); return nil }))
-	return s.startBrokerConfig(ctx, s.resources)
+	if err := s.startBrokerConfig(ctx, s.resources); err != nil {
+		return err
+	}
+	return s.startNamedConfigs(ctx)
+}
+
+// startNamedConfigs puts the configs of groups and client metrics in force and keeps
+// them so.
+func (s *server) startNamedConfigs(ctx context.Context) error {
+	for kind, keys := range map[meta.Kind]*config.NamedKeys{meta.KindGroupConfig: config.GroupKeys, meta.KindClientMetrics: config.ClientMetricsKeys} {
+		reconciler, err := kube.StartConfigs(ctx, kube.ConfigOptions{
+			Kind: kind, Store: s.resources, Logger: s.logger,
+			Check: func(_ string, values map[string]string) error { return keys.Check(s.config, values) },
+			Apply: func(configs meta.NamedConfigs) { s.images.SetConfigs(kind, configs) },
+		})
+		if err != nil {
+			return err
+		}
+		s.onStop("the reconciler of "+string(kind), bounded(limits.StopStepTimeout, func() error { reconciler.Close(); return nil }))
+	}
+	return nil
 }
 
 // startBrokerConfig puts dynamic broker configuration in force before any topic is

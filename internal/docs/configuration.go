@@ -19,6 +19,10 @@ func Configuration() []byte {
 	table(&b, config.TopicKeys())
 	b.WriteString("\n## Broker keys\n\nSet them in `server.properties`, by `KAFKA_` variables or by `--override`.\n\n")
 	table(&b, config.BrokerKeys())
+	b.WriteString("\n## Keys of groups\n\nSet them with `kafka-configs --entity-type groups` or in a `KafkaGroupConfig` resource; they win over the broker's keys of the same meaning.\n\n")
+	table(&b, config.GroupKeys.Keys())
+	b.WriteString("\n## Keys of client metrics\n\nSet them with `kafka-configs --entity-type client-metrics` or in a `KafkaClientMetrics` resource.\n\n")
+	table(&b, config.ClientMetricsKeys.Keys())
 	b.WriteString("\n## Broker keys without effect\n\nThese keys are accepted at any value, so that a file or a container that was made for Kafka starts. The broker names those that are set in one line at its start.\n")
 	for _, group := range config.InertKeys() {
 		fmt.Fprintf(&b, "\n**%s**: `%s`\n", group.Why, strings.Join(group.Keys, "`, `"))

@@ -26,6 +26,9 @@ const (
 
 	// ResourceDebounce is how long a file rests before an edit is read.
 	ResourceDebounce = 150 * time.Millisecond
+	// ResourceWriterPoll is how soon a file is looked at again that somebody has open
+	// for writing. (When it is closed there is a notification, on most volumes.)
+	ResourceWriterPoll = time.Second
 	// ResourceDeleteGrace is how long a file is gone before it counts as deleted.
 	ResourceDeleteGrace = time.Second
 	// ResourceRescanInterval is the period of the look at all files.

@@ -236,7 +236,7 @@ func (s *Store) writeFiles(changes []*fileChange) {
 		err := s.fs.SyncDir(dir)
 		for _, change := range inDir {
 			if change.err = err; err == nil && !change.remove {
-				file := &resourceFile{sum: sha256.Sum256([]byte(change.text)), documents: change.documents}
+				file := &resourceFile{sum: sha256.Sum256([]byte(change.text)), documents: change.documents, identity: fileIdentity(s.fs, change.path)}
 				file.setGood(change.text)
 				if entry, err := s.fs.Stat(change.path); err == nil {
 					file.sizeBytes, file.modifiedMs = entry.SizeBytes, entry.ModifiedMs

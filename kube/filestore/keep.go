@@ -3,6 +3,7 @@ package filestore
 import (
 	"bytes"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"time"
@@ -18,16 +19,74 @@ import (
 //     not complete (judgeEnd);
 //   - a resource that is no longer in its file stays, unless another file holds it
 //     now, or it was cut out of a file of several documents that is otherwise in
-//     order (judgeLoss, acceptMoves).
+//     order (judgeLoss, acceptMoves);
+//   - content that is, line for line, the beginning of the last good one and lacks
+//     resources or parts of a spec may be cut behind a newline: it is not believed
+//     until something else stands in it, a comment at its end for example (cutOff).
+//     A file that took the other one's place (git, rename) was not cut in it.
+//
+// And a file that somebody has open for writing is not read at all until it is
+// closed, where the operating system can tell (openForWriting).
 //
 // Both are kept as broken files are: what was in force stays, and a condition says
 // why. Removing a file is never the middle of a write and deletes.
 
-// setGood notes what judgeEnd compares with.
+// setGood notes what judgeEnd and cutOff compare with.
 func (f *resourceFile) setGood(text string) {
 	if f.goodBytes = 0; strings.HasSuffix(text, "\n") {
 		f.goodBytes = int64(len(text))
 	}
+	f.lines = lineSums(text)
+}
+
+// keepGood carries over what a file says while its new content is not believed.
+func (f *resourceFile) keepGood(old *resourceFile) {
+	f.documents, f.goodBytes, f.lines, f.unordered = old.documents, old.goodBytes, old.lines, old.unordered
+}
+
+var lineSeed = maphash.MakeSeed()
+
+// lineSums has, for each complete line, the hash of the text up to its end.
+func lineSums(text string) []uint64 {
+	var hash maphash.Hash
+	hash.SetSeed(lineSeed)
+	sums := make([]uint64, 0, strings.Count(text, "\n"))
+	for line := range strings.Lines(text) {
+		if strings.HasSuffix(line, "\n") {
+			_, _ = hash.WriteString(line) // never fails
+			sums = append(sums, hash.Sum64())
+		}
+	}
+	return sums
+}
+
+// cutOff says that the new content is the beginning of the old one, up to the end of
+// a line.
+func cutOff(old, next *resourceFile) bool {
+	n := len(next.lines)
+	return old != nil && old.identity == next.identity && n > 0 && n < len(old.lines) && next.goodBytes > 0 && next.lines[n-1] == old.lines[n-1]
+}
+
+// judgeCut refuses content that is the beginning of the old one and lacks a part of
+// what a resource said. (That it lacks whole resources is judgeLoss' business.)
+func judgeCut(old, next *resourceFile) error {
+	if !cutOff(old, next) {
+		return nil
+	}
+	for _, document := range next.documents {
+		if document.object == nil {
+			continue
+		}
+		at := old.index(document.key)
+		if at < 0 {
+			continue
+		}
+		before := old.documents[at].object
+		if !sameSpec(document.object, before) || !sameMeta(document.object.Meta(), before.Meta()) {
+			return fmt.Errorf("its end may be missing: it is what it was up to line %d, and %s lacks what came behind. If that is meant, add a line at the end, a comment for example", len(next.lines), document.key)
+		}
+	}
+	return nil
 }
 
 func (f *resourceFile) keys() []resourceKey { return resourcesOf(f.documents) }
@@ -57,13 +116,14 @@ func judgeLoss(old, next *resourceFile) bool {
 		return false
 	}
 	lost := lostKeys(old.documents, next.documents)
-	if len(lost) == 0 || cleanCut(old, next) {
+	cut := cutOff(old, next)
+	if len(lost) == 0 || !cut && cleanCut(old, next) {
 		return false
 	}
-	next.candidate, next.candidateBytes = next.documents, next.goodBytes
-	next.documents, next.goodBytes, next.unordered = old.documents, old.goodBytes, old.unordered
+	next.candidate, next.candidateBytes, next.candidateLines = next.documents, next.goodBytes, next.lines
+	next.keepGood(old)
 	next.lossLogged = old.lossLogged
-	next.broken = lossError(lost, lostKeys(next.candidate, old.documents))
+	next.broken = lossError(lost, lostKeys(next.candidate, old.documents), cut)
 	return true
 }
 
@@ -95,7 +155,10 @@ func cleanCut(old, next *resourceFile) bool {
 	return true
 }
 
-func lossError(lost, added []resourceKey) error {
+func lossError(lost, added []resourceKey, cut bool) error {
+	if cut {
+		return fmt.Errorf("it is what it was up to a line behind which %s stood: its end may be missing. If that is meant, to delete that with its data, add a line at the end, a comment for example", joinKeys(lost))
+	}
 	if len(added) > 0 {
 		return fmt.Errorf("it held %s and now holds %s: a resource is not renamed in its file. To have both, write a file for each; to delete the old one with its data, remove the file first, or delete it with a Kafka tool", joinKeys(lost), joinKeys(added))
 	}
@@ -147,7 +210,7 @@ func (s *Store) acceptMoves() {
 	for _, path := range sortedPaths(s.files) {
 		file := s.files[path]
 		if accepted[path] {
-			file.documents, file.goodBytes = file.candidate, file.candidateBytes
+			file.documents, file.goodBytes, file.lines = file.candidate, file.candidateBytes, file.candidateLines
 			file.candidate, file.broken, file.unordered = nil, nil, false
 		} else if file.candidate != nil && file.lossLogged != file.broken.Error() {
 			file.lossLogged = file.broken.Error()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"kaas/internal/vfs"
 	"kaas/kube"
 	"kaas/meta"
 )
@@ -44,15 +45,13 @@ func TestHalfWrittenFileChangesNothing(t *testing.T) {
 	before := spec("orders") + spec("first") + spec("second")
 	for path, text := range texts {
 		for cut := 0; cut < len(text); cut++ {
-			if cut > 0 && text[cut-1] == '\n' {
-				continue // a complete file, for all that can be known
-			}
 			write(t, path, text[:cut])
 			settled(s)
 			if got, after := names(t, s), spec("orders")+spec("first")+spec("second"); got != want || after != before {
 				t.Fatalf("%q: topics %s\n%s\n%s", text[:cut], got, before, after)
 			}
-			if read(t, path) != text[:cut] {
+			// Behind a newline, where only status is missing, it is written back.
+			if !strings.HasSuffix(text[:cut], "\n") && read(t, path) != text[:cut] {
 				t.Fatalf("%q was written to", text[:cut])
 			}
 		}
@@ -66,6 +65,131 @@ func TestHalfWrittenFileChangesNothing(t *testing.T) {
 		if meta.FindCondition(mustTopic(t, s, name).Status.Conditions, ConditionFileValid) != nil {
 			t.Errorf("%s: FileValid stays", name)
 		}
+	}
+}
+
+// A file that is cut behind a newline is valid, and yet takes nothing away. What its
+// user means is believed.
+func TestFileCutBehindANewline(t *testing.T) {
+	t.Parallel()
+	const whole = "  partitions: 3\n  config:\n    retention.ms: -1\n    cleanup.policy: compact\n"
+	for i, tc := range []struct{ after, want string }{
+		{"  partitions: 3\n  config:\n    retention.ms: -1\n", "-1 compact False"},
+		{"  partitions: 3\n  config:\n", "-1 compact False"},
+		{"  partitions: 3\n", "-1 compact False"},
+		{"  partitions: 3\n  config:\n    retention.ms: -1\n# that is all\n", "-1 <nil> "},
+		{"  partitions: 3\n  config:\n    retention.ms: -1\n\n", "-1 <nil> "},
+		{"  partitions: 3\n  config:\n    cleanup.policy: compact\n", "<nil> compact "},
+		{whole + "    max.message.bytes: 7\n", "-1 compact "},
+	} {
+		dir := t.TempDir()
+		s := openStore(t, dir)
+		path := filepath.Join(dir, "x.yaml")
+		write(t, path, manifestOf("a", whole))
+		look(s, time.Minute)
+		write(t, path, manifestOf("a", tc.after))
+		settled(s)
+		topic := mustTopic(t, s, "a")
+		condition := meta.FindCondition(topic.Status.Conditions, ConditionFileValid)
+		if condition == nil {
+			condition = &meta.Condition{}
+		}
+		got := fmt.Sprint(topic.Spec.Config["retention.ms"], " ", topic.Spec.Config["cleanup.policy"], " ", condition.Status)
+		if got != tc.want {
+			t.Errorf("%d: %s, want %s (%s)", i, got, tc.want, condition.Message)
+		}
+		replace(t, path, manifestOf("a", whole)) // as git does: that is no cut, whatever it lacks
+		settled(s)
+		if topic := mustTopic(t, s, "a"); fmt.Sprint(topic.Spec.Config["retention.ms"]) != "-1" || meta.FindCondition(topic.Status.Conditions, ConditionFileValid) != nil {
+			t.Errorf("%d: whole again: %+v", i, topic)
+		}
+	}
+}
+
+// replace puts another file in the place of one.
+func replace(t *testing.T, path, text string) {
+	t.Helper()
+	write(t, path+".new", text)
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is not written to its end is not read, however long that takes, nor written
+// over.
+func TestFileOpenForWriting(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x.yaml")
+	write(t, path, manifestOf("a", "  partitions: 3\n"))
+	s := openStore(t, dir)
+	writer, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := writer.WriteString(manifestOf("b", "  partitions: 7\n") + "---\n"); err != nil {
+		t.Fatal(err)
+	}
+	if !openForWriting(vfs.OS, path) {
+		t.Skip("this file system has no leases")
+	}
+	settled(s)
+	if got := names(t, s); got != "a" {
+		t.Error(got)
+	}
+	if _, err := s.Patch(t.Context(), meta.KindTopic, "a", []byte(`{"spec":{"partitions":4}}`)); !errors.Is(err, meta.ErrConflict) {
+		t.Error(err)
+	}
+	if _, err := writer.WriteString(manifestOf("a", "  partitions: 5\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	settled(s)
+	if got := names(t, s); got != "a b" || *mustTopic(t, s, "a").Spec.Partitions != 5 {
+		t.Error(got)
+	}
+}
+
+// A link whose target is away, and a directory of the file's name, are no removal.
+func TestFileThatIsNoneAnyMore(t *testing.T) {
+	t.Parallel()
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	target, link, plain := filepath.Join(elsewhere, "a"), filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml")
+	write(t, target, manifestOf("a", "  partitions: 1\n"))
+	write(t, plain, manifestOf("b", "  partitions: 1\n"))
+	if err := os.Symlink(target, link); err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, dir)
+	if err := errors.Join(os.Remove(target), os.Remove(plain), os.Mkdir(plain, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	settled(s)
+	for _, name := range []string{"a", "b"} {
+		if meta.FindCondition(mustTopic(t, s, name).Status.Conditions, ConditionFileValid) == nil {
+			t.Error(name, "has no condition")
+		}
+	}
+	again := openStore(t, dir) // beside the first one: it reads only
+	if got := names(t, again); got != "a" {
+		t.Errorf("after a start: %s", got)
+	}
+	write(t, target, manifestOf("a", "  partitions: 2\n"))
+	if err := os.Remove(plain); err != nil {
+		t.Fatal(err)
+	}
+	settled(s)
+	if got := names(t, s); got != "a" || *mustTopic(t, s, "a").Spec.Partitions != 2 {
+		t.Error(got)
+	}
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	settled(s)
+	if got := names(t, s); got != "" {
+		t.Error(got)
 	}
 }
 
@@ -84,9 +208,11 @@ func TestResourceMissingInItsFile(t *testing.T) {
 		{a + "---\n" + b, a + "---\n" + c, "a b"}, // renamed in its place
 		{a + "---\n" + b, "# nothing\n", "a b"},
 		{a + "---\n" + b, strings.TrimSuffix(a, "\n"), "a b"},
-		{a + "---\n" + b, a, "a"},
+		{a + "---\n" + b, a, "a b"}, // cut behind a newline, perhaps
+		{a + "---\n" + b, a + "---\n", "a b"},
+		{a + "---\n" + b, a + "# b is gone\n", "a"},
 		{a + "---\n" + b, b, "b"},
-		{a + "---\n" + b + "---\n", a + "---\n", "a"},
+		{a + "---\n" + b + "---\n", "---\n" + a + "---\n", "a"},
 		{a + "---\n" + b, b + "---\n" + c, "b c"},
 		{a, b + "---\n" + a, "a b"},
 	} {

@@ -69,7 +69,7 @@ func noteForeign(apiVersion, kind string) string {
 	if !strings.HasPrefix(apiVersion, group+"/") && newObject(meta.Kind(kind)) == nil {
 		return ""
 	}
-	return fmt.Sprintf("apiVersion %s, kind %s (kaas reads %s KafkaTopic, KafkaUser and KafkaBrokerConfig, and %s Secret)", apiVersion, kind, meta.APIVersion, meta.SecretAPIVersion)
+	return fmt.Sprintf("apiVersion %s, kind %s (kaas reads %s KafkaTopic, KafkaUser, KafkaBrokerConfig, KafkaGroupConfig and KafkaClientMetrics, and %s Secret)", apiVersion, kind, meta.APIVersion, meta.SecretAPIVersion)
 }
 
 // noteUnknown names the first field of spec that kaas does not know. It is no
@@ -106,6 +106,8 @@ func newObject(kind meta.Kind) meta.Object {
 		return &meta.KafkaUser{}
 	case meta.KindBrokerConfig:
 		return &meta.KafkaBrokerConfig{}
+	case meta.KindGroupConfig, meta.KindClientMetrics:
+		return &meta.KafkaConfig{Kind: kind}
 	case meta.KindSecret:
 		return &meta.Secret{}
 	default:
@@ -258,6 +260,8 @@ func encodeSpecStatus(object meta.Object) (spec, status json.RawMessage, err err
 		specValue, statusValue = o.Spec, o.Status
 	case *meta.KafkaBrokerConfig:
 		specValue, statusValue = o.Spec, o.Status
+	case *meta.KafkaConfig:
+		specValue, statusValue = o.Spec, o.Status
 	case *meta.Secret:
 		specValue, statusValue = []any{o.Type, o.Data, o.StringData}, struct{}{}
 	default:
@@ -286,6 +290,11 @@ func setStatus(object meta.Object, status json.RawMessage) error {
 		}
 	case *meta.KafkaBrokerConfig:
 		o.Status = meta.KafkaBrokerConfigStatus{}
+		if status != nil {
+			return decodeJSON(status, &o.Status)
+		}
+	case *meta.KafkaConfig:
+		o.Status = meta.KafkaConfigStatus{}
 		if status != nil {
 			return decodeJSON(status, &o.Status)
 		}

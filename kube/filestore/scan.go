@@ -29,6 +29,13 @@ import (
 // although size and time are as before, since a second change may hide there.
 const modifiedGranularityMs = 2000
 
+var (
+	errNowADirectory = errors.New("it is a directory now; to delete what the file held, remove the directory")
+	errDangling      = errors.New("it is a link that leads nowhere; to delete what the file held, remove the link")
+)
+
+func isRegular(stat vfs.Entry) bool { return !stat.Dir && !stat.Link && !stat.Irregular }
+
 func isResourceFileName(name string) bool {
 	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml"))
 }
@@ -60,6 +67,8 @@ func (s *Store) walkDir(dir string, depth int, found map[string]vfs.Entry) error
 				s.linksLogged[path] = true
 				s.logger.Warn("a link to a directory is not followed for resources; link to its files instead", "link", path)
 			}
+		case entry.Dir && s.files[path] != nil:
+			found[path] = vfs.Entry{Name: entry.Name, Dir: true} // it was a file: that is no removal
 		case entry.Dir:
 			if depth+1 == limits.ResourceDirDepth {
 				s.logger.Warn("a directory of resources lies too deep and is not read", "dir", path, "maxDepth", limits.ResourceDirDepth)
@@ -71,13 +80,15 @@ func (s *Store) walkDir(dir string, depth int, found map[string]vfs.Entry) error
 				return fmt.Errorf("more than %d resource files", limits.ResourceFiles)
 			}
 			stat, err := s.fs.Stat(path)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err != nil {
+			switch {
+			case errors.Is(err, fs.ErrNotExist) && entry.Link:
+				found[path] = vfs.Entry{Name: entry.Name, Link: true} // its target is away, perhaps for a moment
+			case errors.Is(err, fs.ErrNotExist):
+			case err != nil:
 				return err
+			default:
+				found[path] = stat
 			}
-			found[path] = stat
 		}
 	}
 	return nil
@@ -184,6 +195,10 @@ func (s *Store) scan(now time.Time) time.Duration {
 			again = s.options.Debounce // still being written, perhaps
 			continue
 		}
+		if isRegular(stat) && openForWriting(s.fs, path) {
+			again = max(again, s.options.Debounce, limits.ResourceWriterPoll)
+			continue
+		}
 		if s.readChanged(path, stat) {
 			changed = true
 		}
@@ -282,12 +297,17 @@ func (s *Store) anyMissing() bool {
 // +checklocks:s.writeMu
 func (s *Store) readChanged(path string, stat vfs.Entry) bool {
 	old := s.files[path]
-	next := &resourceFile{sizeBytes: stat.SizeBytes, modifiedMs: stat.ModifiedMs, irregular: stat.Irregular}
+	next := &resourceFile{sizeBytes: stat.SizeBytes, modifiedMs: stat.ModifiedMs, irregular: stat.Irregular, identity: fileIdentity(s.fs, path)}
 	var content []byte
 	var err error
-	if stat.Irregular {
+	switch {
+	case stat.Dir:
+		err = errNowADirectory
+	case stat.Link:
+		err = errDangling
+	case stat.Irregular:
 		err = vfs.ErrIrregular // opening it may wait for ever
-	} else {
+	default:
 		content, err = readFile(s.fs, path, limits.ResourceFileBytes)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -296,12 +316,14 @@ func (s *Store) readChanged(path string, stat vfs.Entry) bool {
 	if err == nil {
 		next.sum = sha256.Sum256(content)
 		if old != nil && old.sum == next.sum {
-			old.sizeBytes, old.modifiedMs = stat.SizeBytes, stat.ModifiedMs
+			old.sizeBytes, old.modifiedMs, old.identity = stat.SizeBytes, stat.ModifiedMs, next.identity
 			return false
 		}
 		if next.documents, err = parseFile(string(content)); err == nil {
 			next.setGood(string(content))
-			err = judgeEnd(old, content)
+			if err = judgeEnd(old, content); err == nil {
+				err = judgeCut(old, next)
+			}
 		}
 		if err == nil && judgeLoss(old, next) {
 			s.files[path] = next // settle decides, and logs
@@ -311,7 +333,7 @@ func (s *Store) readChanged(path string, stat vfs.Entry) bool {
 	if err != nil {
 		next.broken = err
 		if old != nil { // the last good state stays
-			next.documents, next.goodBytes, next.unordered = old.documents, old.goodBytes, old.unordered
+			next.keepGood(old)
 		}
 		if old == nil || old.broken == nil || old.broken.Error() != err.Error() {
 			s.logger.Error("a resource file can't be read; what it said before stays in force", "file", path, "error", err)
@@ -365,6 +387,9 @@ func (s *Store) refresh(path string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if isRegular(stat) && openForWriting(s.fs, path) {
+		return fmt.Errorf("%s is being written by somebody else: %w", path, meta.ErrConflict)
 	}
 	// Always by content: a user may have written within the same millisecond.
 	if s.readChanged(path, stat) {
@@ -550,6 +575,8 @@ func observedGeneration(object meta.Object) int64 {
 		return o.Status.ObservedGeneration
 	case *meta.KafkaBrokerConfig:
 		return o.Status.ObservedGeneration
+	case *meta.KafkaConfig:
+		return o.Status.ObservedGeneration
 	}
 	return 0
 }
@@ -626,6 +653,8 @@ func conditionsOf(object meta.Object) *[]meta.Condition {
 	case *meta.KafkaUser:
 		return &o.Status.Conditions
 	case *meta.KafkaBrokerConfig:
+		return &o.Status.Conditions
+	case *meta.KafkaConfig:
 		return &o.Status.Conditions
 	}
 	panic(fmt.Sprintf("BUG: no conditions in a %T", object))

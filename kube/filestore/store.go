@@ -112,12 +112,16 @@ type resourceFile struct {
 	// goodBytes is the size of the last good content when that ended with a newline,
 	// else 0.
 	goodBytes int64
+	identity  string // fileIdentity
+	// lines are lineSums of the last good content; nil when only the journal knows it.
+	lines []uint64
 	// unordered: documents come from the journal, which does not know their places.
 	unordered bool
 	// candidate is valid content that takes resources away in a way that nobody may
 	// have meant; broken says so. It comes into force when other files hold them.
 	candidate      []parsedDocument
 	candidateBytes int64
+	candidateLines []uint64
 	lossLogged     string // what of that was logged
 	reported       bool   // a line said that a document of it is ignored
 }

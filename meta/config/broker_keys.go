@@ -3,9 +3,8 @@ package config
 import "math"
 
 const (
-	whyPlansAtOnce    = "a plan is made by the owner of the group, at most once in group.consumer.assignment.interval.ms"
-	whyNoGroupConfigs = "configurations of single groups are not built yet; all groups use the broker's"
-	whyLoops          = "requests run on the network loops and on the admin workers"
+	whyPlansAtOnce = "a plan is made by the owner of the group, at most once in group.consumer.assignment.interval.ms"
+	whyLoops       = "requests run on the network loops and on the admin workers"
 	// What Kafka does without a plug-in, which is what kaas does.
 	defaultPrincipalBuilder = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 )
@@ -175,17 +174,17 @@ var brokerKeys = []Key{
 		Doc: "How often the topics of regular expressions are looked up also when no topic has changed, in milliseconds."},
 	{Name: "group.consumer.assignor.offload.enable", Type: Boolean, Default: "true", Standing: NoEffect, Why: whyPlansAtOnce,
 		Doc: "Whether plans are made on another thread."},
-	{Name: "group.consumer.min.session.timeout.ms", Type: Int, Default: "45000", check: words(1), Standing: NoEffect, Why: whyNoGroupConfigs,
+	{Name: "group.consumer.min.session.timeout.ms", Type: Int, Default: "45000", check: words(1),
 		Doc: "Smallest session timeout that the configuration of a group may set, in milliseconds."},
-	{Name: "group.consumer.max.session.timeout.ms", Type: Int, Default: "60000", check: words(1), Standing: NoEffect, Why: whyNoGroupConfigs,
+	{Name: "group.consumer.max.session.timeout.ms", Type: Int, Default: "60000", check: words(1),
 		Doc: "Largest session timeout that the configuration of a group may set, in milliseconds."},
-	{Name: "group.consumer.min.heartbeat.interval.ms", Type: Int, Default: "5000", check: words(1), Standing: NoEffect, Why: whyNoGroupConfigs,
+	{Name: "group.consumer.min.heartbeat.interval.ms", Type: Int, Default: "5000", check: words(1),
 		Doc: "Smallest heartbeat interval that the configuration of a group may set, in milliseconds."},
-	{Name: "group.consumer.max.heartbeat.interval.ms", Type: Int, Default: "15000", check: words(1), Standing: NoEffect, Why: whyNoGroupConfigs,
+	{Name: "group.consumer.max.heartbeat.interval.ms", Type: Int, Default: "15000", check: words(1),
 		Doc: "Largest heartbeat interval that the configuration of a group may set, in milliseconds."},
-	{Name: "group.consumer.min.assignment.interval.ms", Type: Int, Default: "0", check: words(0), Standing: NoEffect, Why: whyNoGroupConfigs,
+	{Name: "group.consumer.min.assignment.interval.ms", Type: Int, Default: "0", check: words(0),
 		Doc: "Smallest assignment interval that the configuration of a group may set, in milliseconds."},
-	{Name: "group.consumer.max.assignment.interval.ms", Type: Int, Default: "15000", check: words(0), Standing: NoEffect, Why: whyNoGroupConfigs,
+	{Name: "group.consumer.max.assignment.interval.ms", Type: Int, Default: "15000", check: words(0),
 		Doc: "Largest assignment interval that the configuration of a group may set, in milliseconds."},
 
 	// Transactions.

@@ -16,6 +16,8 @@ const (
 	SourceDynamicCluster Source = 3 // DYNAMIC_DEFAULT_BROKER_CONFIG
 	SourceStaticBroker   Source = 4 // STATIC_BROKER_CONFIG
 	SourceDefault        Source = 5 // DEFAULT_CONFIG
+	SourceClientMetrics  Source = 7 // DYNAMIC_CLIENT_METRICS_CONFIG
+	SourceGroup          Source = 8 // DYNAMIC_GROUP_CONFIG
 )
 
 // Value is one link of a synonym chain.
