@@ -26,7 +26,7 @@ import (
 // harness is the room on a real file store and reconciler. The broker's part, to
 // serve what resources say, is played by a goroutine that fills the image.
 type harness struct {
-	t      *testing.T
+	t      testing.TB
 	admin  *Admin
 	store  meta.ResourceStore
 	images *meta.Images
@@ -65,28 +65,33 @@ type harnessOptions struct {
 	quotas     bool
 	level      *slog.LevelVar
 	policies   Policies
+	quiet      bool // nothing is logged
 }
 
-func testLogger(t *testing.T) *slog.Logger {
+func testLogger(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(testWriter{t}, nil))
 }
 
-type testWriter struct{ t *testing.T }
+type testWriter struct{ t testing.TB }
 
 func (w testWriter) Write(line []byte) (int, error) {
 	w.t.Log(strings.TrimSpace(string(line)))
 	return len(line), nil
 }
 
-func newHarness(t *testing.T, o harnessOptions) *harness {
+func newHarness(t testing.TB, o harnessOptions) *harness {
 	t.Helper()
+	logger := testLogger(t)
+	if o.quiet {
+		logger = slog.New(slog.DiscardHandler)
+	}
 	cfg, _, err := config.LoadBroker(nil, nil, o.overrides)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := &harness{t: t, images: &meta.Images{}, logs: &fakeLogs{logs: map[string]*logstore.Partition{}}, apis: map[int16]codec.API{}, user: codec.AnonymousPrincipal}
 	h.images.Store(meta.NewImage("c", cfg.NodeID, cfg.NodeID, []meta.BrokerInfo{{ID: cfg.NodeID}}, nil))
-	options := Options{Images: h.images, Config: cfg, Logs: h.logs, Logger: testLogger(t), Authorizer: o.authorizer, LogLevel: o.level, Policies: o.policies}
+	options := Options{Images: h.images, Config: cfg, Logs: h.logs, Logger: logger, Authorizer: o.authorizer, LogLevel: o.level, Policies: o.policies}
 	if o.dev {
 		h.store = kube.DevStore{}
 		options.DropTopic = func(_ context.Context, name string) error {
@@ -97,20 +102,20 @@ func newHarness(t *testing.T, o harnessOptions) *harness {
 			return nil
 		}
 	} else {
-		files, err := filestore.Open(filestore.Options{Dir: t.TempDir(), Logger: testLogger(t), NoNotify: true})
+		files, err := filestore.Open(filestore.Options{Dir: t.TempDir(), Logger: logger, NoNotify: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		h.store = files
 		reconciler, err := kube.StartReconciler(t.Context(), kube.ReconcilerOptions{
-			Store: files, Logger: testLogger(t), DefaultPartitions: func() int32 { return cfg.NumPartitions },
+			Store: files, Logger: logger, DefaultPartitions: func() int32 { return cfg.NumPartitions },
 			ValidateConfig: func(overrides map[string]string) error { _, err := config.ParseTopic(cfg, overrides); return err },
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		brokerConfig, err := kube.StartBrokerConfig(t.Context(), kube.BrokerConfigOptions{
-			Store: files, Logger: testLogger(t), NodeID: cfg.NodeID,
+			Store: files, Logger: logger, NodeID: cfg.NodeID,
 			Check: func(forBroker bool, values map[string]string) error {
 				if forBroker {
 					return cfg.CheckDynamic(config.ForBroker, values)
@@ -135,7 +140,7 @@ func newHarness(t *testing.T, o harnessOptions) *harness {
 		})
 		for kind, keys := range map[meta.Kind]*config.NamedKeys{meta.KindGroupConfig: config.GroupKeys, meta.KindClientMetrics: config.ClientMetricsKeys} {
 			named, err := kube.StartConfigs(t.Context(), kube.ConfigOptions{
-				Kind: kind, Store: files, Logger: testLogger(t),
+				Kind: kind, Store: files, Logger: logger,
 				Check: func(_ string, values map[string]string) error { return keys.Check(cfg, values) },
 				Apply: func(configs meta.NamedConfigs) { h.images.SetConfigs(kind, configs) },
 			})
@@ -147,7 +152,7 @@ func newHarness(t *testing.T, o harnessOptions) *harness {
 	}
 	options.Resources = h.store
 	if !o.dev {
-		users, err := auth.StartDirectory(t.Context(), auth.DirectoryOptions{Store: h.store, Logger: testLogger(t)})
+		users, err := auth.StartDirectory(t.Context(), auth.DirectoryOptions{Store: h.store, Logger: logger})
 		if err != nil {
 			t.Fatal(err)
 		}

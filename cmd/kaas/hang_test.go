@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"flag"
 	"io"
 	"log/slog"
 	"net"
@@ -52,8 +53,10 @@ func (h *hangingResources) hang(on bool) {
 		h.hangs = make(chan struct{})
 		return
 	}
-	close(h.hangs)
-	h.hangs = nil
+	if h.hangs != nil {
+		close(h.hangs)
+		h.hangs = nil
+	}
 }
 
 func (h *hangingResources) Create(ctx context.Context, object meta.Object) (meta.Object, error) {
@@ -147,6 +150,45 @@ func roundTrips(t *testing.T, client *kgo.Client, n int) []time.Duration {
 	return took
 }
 
+// hangFor makes TestStoreThatHangs measure under load, for that long with the store
+// hanging and for that long without (make nightly).
+var hangFor = flag.Duration("hang.for", 0, "how long the resource store hangs under load")
+
+// produceFor is a load of four producers with acks=all; it returns how long each
+// record took, sorted.
+func produceFor(t *testing.T, address string, length time.Duration) []time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	var mu sync.Mutex
+	var all []time.Duration
+	var group sync.WaitGroup
+	for range 4 {
+		client, err := kgo.NewClient(kgo.SeedBrokers(address))
+		if err != nil {
+			t.Fatal(err)
+		}
+		group.Go(func() {
+			defer client.Close()
+			var took []time.Duration
+			for ctx.Err() == nil {
+				start := time.Now()
+				if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "data", Value: make([]byte, 100)}).FirstErr(); err != nil {
+					t.Error(err)
+					break
+				}
+				took = append(took, time.Since(start))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, took...)
+		})
+	}
+	group.Wait()
+	slices.Sort(all)
+	return all
+}
+
 // A resource store that hangs leaves produce and fetch untouched; what is asked of
 // it waits in order, what is too much is refused at once, and all goes on when it
 // answers again.
@@ -211,7 +253,17 @@ func TestStoreThatHangs(t *testing.T) {
 	if during[n/2] > 10*before[n/2]+50*time.Millisecond {
 		t.Errorf("median %v before, %v while the store hangs", before[n/2], during[n/2])
 	}
-	if got := s.admin.Pool().Waiting(); got != 4 {
+	if *hangFor > 0 {
+		loaded := produceFor(t, address, *hangFor)
+		store.hang(false)
+		eventually(t, func() bool { return s.images.Load().Topic("hangs-d") != nil })
+		free := produceFor(t, address, *hangFor)
+		p99 := func(took []time.Duration) time.Duration { return took[len(took)*99/100] }
+		t.Logf("p99 of %d produces while the store hung for %v: %v; of %d afterwards: %v", len(loaded), *hangFor, p99(loaded), len(free), p99(free))
+		if p99(loaded) > p99(free)*5/4+time.Millisecond {
+			t.Errorf("p99 is %v while the store hangs, %v when it does not", p99(loaded), p99(free))
+		}
+	} else if got := s.admin.Pool().Waiting(); got != 4 {
 		t.Errorf("%d admin requests wait", got)
 	}
 

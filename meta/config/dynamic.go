@@ -218,25 +218,15 @@ func dynamicKey(name string) *Key {
 	return inertDynamicIndex()[name]
 }
 
-// inertDynamic are the keys without a row that Kafka lets change at run time and
-// that tools set (throttles of kafka-reassign-partitions) or operators keep: they
-// are kept and shown, and change nothing, as in the file. Keys of listeners,
-// TLS and SASL are not among them: who sets one at run time expects protection.
+// inertDynamic are the keys without a row that tools set at run time on their way to
+// something else (the throttles of kafka-reassign-partitions, --replica-alter-log-dirs
+// included): they are kept and shown, and change nothing, as in the file. All others
+// without effect are read-only: who sets one at run time expects something of it.
 var inertDynamic = []struct {
 	typ  Type
 	keys string
 }{
-	{Boolean, "errors.deadletterqueue.auto.create.topics.enable follower.fetch.last.tiered.offset.enable"},
-	{String, "errors.deadletterqueue.topic.name.prefix max.connections.per.ip.overrides"},
-	{List, "metric.reporters"},
-	{Int, `group.coordinator.cached.buffer.max.bytes
-		group.share.assignment.interval.ms group.streams.assignment.interval.ms max.connection.creation.rate
-		num.replica.fetchers remote.fetch.max.wait.ms remote.log.manager.copier.thread.pool.size
-		remote.log.manager.expiration.thread.pool.size remote.log.manager.follower.thread.pool.size
-		remote.log.reader.threads share.coordinator.cached.buffer.max.bytes`},
-	{Long, `remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
-		remote.log.manager.copy.max.bytes.per.second remote.log.manager.fetch.max.bytes.per.second
-		leader.replication.throttled.rate follower.replication.throttled.rate
+	{Long, `leader.replication.throttled.rate follower.replication.throttled.rate
 		replica.alter.log.dirs.io.max.bytes.per.second`},
 }
 
