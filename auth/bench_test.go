@@ -64,14 +64,7 @@ func BenchmarkReloadOf100000ACLsFromFiles(b *testing.B) {
 		store.Rescan(time.Now().Add(time.Minute))
 		want := fmt.Sprint("10.0.0.", host)
 		for i := range 100 {
-			for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-				if account := d.Account(fmt.Sprintf("user-%d", i)); account != nil && len(account.ACLs) == 1000 && account.ACLs[0].Host == want {
-					break
-				}
-				if time.Now().After(deadline) {
-					b.Fatal("the ACLs are not in force")
-				}
-			}
+			awaitHost(b, d, fmt.Sprintf("user-%d", i), want)
 		}
 	}
 	host := 0
@@ -82,6 +75,18 @@ func BenchmarkReloadOf100000ACLsFromFiles(b *testing.B) {
 	d.Close()
 	if err := store.Close(); err != nil {
 		b.Fatal(err)
+	}
+}
+
+func awaitHost(b *testing.B, d *Directory, user, host string) {
+	b.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if account := d.Account(user); account != nil && len(account.ACLs) == 1000 && account.ACLs[0].Host == host {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.Fatal("the ACLs are not in force")
+		}
 	}
 }
 
