@@ -64,7 +64,7 @@ func BenchmarkReloadOf100000ACLsFromFiles(b *testing.B) {
 		store.Rescan(time.Now().Add(time.Minute))
 		want := fmt.Sprint("10.0.0.", host)
 		for i := range 100 {
-			awaitHost(b, d, fmt.Sprintf("user-%d", i), want)
+			await(b, d, fmt.Sprintf("user-%d", i), want)
 		}
 	}
 	host := 0
@@ -78,7 +78,7 @@ func BenchmarkReloadOf100000ACLsFromFiles(b *testing.B) {
 	}
 }
 
-func awaitHost(b *testing.B, d *Directory, user, host string) {
+func await(b *testing.B, d *Directory, user, host string) {
 	b.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if account := d.Account(user); account != nil && len(account.ACLs) == 1000 && account.ACLs[0].Host == host {
