@@ -41,19 +41,14 @@ func (a *Admin) createTopicsAPI() codec.API {
 }
 
 func refuseCreateTopics(r *codec.Request, errorCode int16, throttleMs int32) {
-	request := kmsg.NewPtrCreateTopicsRequest()
-	if err := r.Decode(request); err != nil {
-		r.Fail(err)
-		return
-	}
-	response := request.ResponseKind().(*kmsg.CreateTopicsResponse)
-	response.ThrottleMillis = throttleMs
-	for i := range request.Topics {
-		topic := newTopicResult(request.Topics[i].Topic)
-		topic.ErrorCode = errorCode
-		response.Topics = append(response.Topics, topic)
-	}
-	r.Respond(response)
+	refuse(r, kmsg.NewPtrCreateTopicsRequest(), func(request *kmsg.CreateTopicsRequest, response *kmsg.CreateTopicsResponse) {
+		response.ThrottleMillis = throttleMs
+		for i := range request.Topics {
+			topic := newTopicResult(request.Topics[i].Topic)
+			topic.ErrorCode = errorCode
+			response.Topics = append(response.Topics, topic)
+		}
+	})
 }
 
 // newTopic is one topic of a request on its way through the checks.

@@ -30,17 +30,12 @@ func (a *Admin) deleteRecordsAPI() codec.API {
 }
 
 func refuseDeleteRecords(r *codec.Request, errorCode int16, throttleMs int32) {
-	request := kmsg.NewPtrDeleteRecordsRequest()
-	if err := r.Decode(request); err != nil {
-		r.Fail(err)
-		return
-	}
-	response := request.ResponseKind().(*kmsg.DeleteRecordsResponse)
-	response.ThrottleMillis = throttleMs
-	eachDeletion(request, response, func(string, *kmsg.DeleteRecordsRequestTopicPartition) (int64, *failure) {
-		return -1, &failure{code: kerr.TypedErrorForCode(errorCode)}
+	refuse(r, kmsg.NewPtrDeleteRecordsRequest(), func(request *kmsg.DeleteRecordsRequest, response *kmsg.DeleteRecordsResponse) {
+		response.ThrottleMillis = throttleMs
+		eachDeletion(request, response, func(string, *kmsg.DeleteRecordsRequestTopicPartition) (int64, *failure) {
+			return -1, &failure{code: kerr.TypedErrorForCode(errorCode)}
+		})
 	})
-	r.Respond(response)
 }
 
 // eachDeletion fills in the response, one answer per partition: of several for

@@ -25,14 +25,9 @@ func (a *Admin) describeACLsAPI() codec.API {
 }
 
 func refuseDescribeACLs(r *codec.Request, errorCode int16, throttleMs int32) {
-	request := kmsg.NewPtrDescribeACLsRequest()
-	if err := r.Decode(request); err != nil {
-		r.Fail(err)
-		return
-	}
-	response := request.ResponseKind().(*kmsg.DescribeACLsResponse)
-	response.ThrottleMillis, response.ErrorCode = throttleMs, errorCode
-	r.Respond(response)
+	refuse(r, kmsg.NewPtrDescribeACLsRequest(), func(request *kmsg.DescribeACLsRequest, response *kmsg.DescribeACLsResponse) {
+		response.ThrottleMillis, response.ErrorCode = throttleMs, errorCode
+	})
 }
 
 func (a *Admin) describeACLs(r *codec.Request) {

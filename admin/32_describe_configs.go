@@ -43,17 +43,12 @@ func (a *Admin) describeConfigsAPI() codec.API {
 const describedTopicBytes = 32 << 10
 
 func refuseDescribeConfigs(r *codec.Request, errorCode int16, throttleMs int32) {
-	request := kmsg.NewPtrDescribeConfigsRequest()
-	if err := r.Decode(request); err != nil {
-		r.Fail(err)
-		return
-	}
-	response := request.ResponseKind().(*kmsg.DescribeConfigsResponse)
-	response.ThrottleMillis = throttleMs
-	for i := range request.Resources {
-		response.Resources = append(response.Resources, describedResource(&request.Resources[i], &failure{code: kerr.TypedErrorForCode(errorCode)}))
-	}
-	r.Respond(response)
+	refuse(r, kmsg.NewPtrDescribeConfigsRequest(), func(request *kmsg.DescribeConfigsRequest, response *kmsg.DescribeConfigsResponse) {
+		response.ThrottleMillis = throttleMs
+		for i := range request.Resources {
+			response.Resources = append(response.Resources, describedResource(&request.Resources[i], &failure{code: kerr.TypedErrorForCode(errorCode)}))
+		}
+	})
 }
 
 func (a *Admin) describeConfigs(r *codec.Request) {

@@ -26,20 +26,15 @@ func (a *Admin) alterConfigsAPI() codec.API {
 }
 
 func refuseAlterConfigs(r *codec.Request, errorCode int16, throttleMs int32) {
-	request := kmsg.NewPtrAlterConfigsRequest()
-	if err := r.Decode(request); err != nil {
-		r.Fail(err)
-		return
-	}
-	response := request.ResponseKind().(*kmsg.AlterConfigsResponse)
-	response.ThrottleMillis = throttleMs
-	for i := range request.Resources {
-		result := kmsg.NewAlterConfigsResponseResource()
-		result.ResourceType, result.ResourceName = request.Resources[i].ResourceType, request.Resources[i].ResourceName
-		result.ErrorCode = errorCode
-		response.Resources = append(response.Resources, result)
-	}
-	r.Respond(response)
+	refuse(r, kmsg.NewPtrAlterConfigsRequest(), func(request *kmsg.AlterConfigsRequest, response *kmsg.AlterConfigsResponse) {
+		response.ThrottleMillis = throttleMs
+		for i := range request.Resources {
+			result := kmsg.NewAlterConfigsResponseResource()
+			result.ResourceType, result.ResourceName = request.Resources[i].ResourceType, request.Resources[i].ResourceName
+			result.ErrorCode = errorCode
+			response.Resources = append(response.Resources, result)
+		}
+	})
 }
 
 func (a *Admin) alterConfigs(r *codec.Request) {

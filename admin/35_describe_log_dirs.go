@@ -41,14 +41,9 @@ type volumes interface {
 }
 
 func refuseDescribeLogDirs(r *codec.Request, errorCode int16, throttleMs int32) {
-	request := kmsg.NewPtrDescribeLogDirsRequest()
-	if err := r.Decode(request); err != nil {
-		r.Fail(err)
-		return
-	}
-	response := request.ResponseKind().(*kmsg.DescribeLogDirsResponse)
-	response.ThrottleMillis, response.ErrorCode = throttleMs, errorCode
-	r.Respond(response)
+	refuse(r, kmsg.NewPtrDescribeLogDirsRequest(), func(request *kmsg.DescribeLogDirsRequest, response *kmsg.DescribeLogDirsResponse) {
+		response.ThrottleMillis, response.ErrorCode = throttleMs, errorCode
+	})
 }
 
 func (a *Admin) describeLogDirs(r *codec.Request) {

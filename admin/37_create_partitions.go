@@ -36,19 +36,14 @@ func (a *Admin) createPartitionsAPI() codec.API {
 }
 
 func refuseCreatePartitions(r *codec.Request, errorCode int16, throttleMs int32) {
-	request := kmsg.NewPtrCreatePartitionsRequest()
-	if err := r.Decode(request); err != nil {
-		r.Fail(err)
-		return
-	}
-	response := request.ResponseKind().(*kmsg.CreatePartitionsResponse)
-	response.ThrottleMillis = throttleMs
-	for i := range request.Topics {
-		topic := kmsg.NewCreatePartitionsResponseTopic()
-		topic.Topic, topic.ErrorCode = request.Topics[i].Topic, errorCode
-		response.Topics = append(response.Topics, topic)
-	}
-	r.Respond(response)
+	refuse(r, kmsg.NewPtrCreatePartitionsRequest(), func(request *kmsg.CreatePartitionsRequest, response *kmsg.CreatePartitionsResponse) {
+		response.ThrottleMillis = throttleMs
+		for i := range request.Topics {
+			topic := kmsg.NewCreatePartitionsResponseTopic()
+			topic.Topic, topic.ErrorCode = request.Topics[i].Topic, errorCode
+			response.Topics = append(response.Topics, topic)
+		}
+	})
 }
 
 func (a *Admin) createPartitions(r *codec.Request) {

@@ -33,20 +33,15 @@ func (a *Admin) incrementalAlterConfigsAPI() codec.API {
 }
 
 func refuseIncrementalAlterConfigs(r *codec.Request, errorCode int16, throttleMs int32) {
-	request := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	if err := r.Decode(request); err != nil {
-		r.Fail(err)
-		return
-	}
-	response := request.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
-	response.ThrottleMillis = throttleMs
-	for i := range request.Resources {
-		result := kmsg.NewIncrementalAlterConfigsResponseResource()
-		result.ResourceType, result.ResourceName = request.Resources[i].ResourceType, request.Resources[i].ResourceName
-		result.ErrorCode = errorCode
-		response.Resources = append(response.Resources, result)
-	}
-	r.Respond(response)
+	refuse(r, kmsg.NewPtrIncrementalAlterConfigsRequest(), func(request *kmsg.IncrementalAlterConfigsRequest, response *kmsg.IncrementalAlterConfigsResponse) {
+		response.ThrottleMillis = throttleMs
+		for i := range request.Resources {
+			result := kmsg.NewIncrementalAlterConfigsResponseResource()
+			result.ResourceType, result.ResourceName = request.Resources[i].ResourceType, request.Resources[i].ResourceName
+			result.ErrorCode = errorCode
+			response.Resources = append(response.Resources, result)
+		}
+	})
 }
 
 func (a *Admin) incrementalAlterConfigs(r *codec.Request) {

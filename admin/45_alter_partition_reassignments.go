@@ -25,14 +25,9 @@ func (a *Admin) alterPartitionReassignmentsAPI() codec.API {
 }
 
 func refuseAlterPartitionReassignments(r *codec.Request, errorCode int16, throttleMs int32) {
-	request := kmsg.NewPtrAlterPartitionAssignmentsRequest()
-	if err := r.Decode(request); err != nil {
-		r.Fail(err)
-		return
-	}
-	response := request.ResponseKind().(*kmsg.AlterPartitionAssignmentsResponse)
-	response.ThrottleMillis, response.ErrorCode = throttleMs, errorCode
-	r.Respond(response)
+	refuse(r, kmsg.NewPtrAlterPartitionAssignmentsRequest(), func(request *kmsg.AlterPartitionAssignmentsRequest, response *kmsg.AlterPartitionAssignmentsResponse) {
+		response.ThrottleMillis, response.ErrorCode = throttleMs, errorCode
+	})
 }
 
 func (a *Admin) alterPartitionReassignments(r *codec.Request) {

@@ -19,14 +19,9 @@ func (a *Admin) listPartitionReassignmentsAPI() codec.API {
 }
 
 func refuseListPartitionReassignments(r *codec.Request, errorCode int16, throttleMs int32) {
-	request := kmsg.NewPtrListPartitionReassignmentsRequest()
-	if err := r.Decode(request); err != nil {
-		r.Fail(err)
-		return
-	}
-	response := request.ResponseKind().(*kmsg.ListPartitionReassignmentsResponse)
-	response.ThrottleMillis, response.ErrorCode = throttleMs, errorCode
-	r.Respond(response)
+	refuse(r, kmsg.NewPtrListPartitionReassignmentsRequest(), func(request *kmsg.ListPartitionReassignmentsRequest, response *kmsg.ListPartitionReassignmentsResponse) {
+		response.ThrottleMillis, response.ErrorCode = throttleMs, errorCode
+	})
 }
 
 func (a *Admin) listPartitionReassignments(r *codec.Request) {

@@ -35,14 +35,9 @@ const (
 )
 
 func refuseDescribeClientQuotas(r *codec.Request, errorCode int16, throttleMs int32) {
-	request := kmsg.NewPtrDescribeClientQuotasRequest()
-	if err := r.Decode(request); err != nil {
-		r.Fail(err)
-		return
-	}
-	response := request.ResponseKind().(*kmsg.DescribeClientQuotasResponse)
-	response.ThrottleMillis, response.ErrorCode = throttleMs, errorCode
-	r.Respond(response)
+	refuse(r, kmsg.NewPtrDescribeClientQuotasRequest(), func(request *kmsg.DescribeClientQuotasRequest, response *kmsg.DescribeClientQuotasResponse) {
+		response.ThrottleMillis, response.ErrorCode = throttleMs, errorCode
+	})
 }
 
 func (a *Admin) describeClientQuotas(r *codec.Request) {

@@ -29,14 +29,9 @@ const (
 )
 
 func refuseDescribeUserScramCredentials(r *codec.Request, errorCode int16, throttleMs int32) {
-	request := kmsg.NewPtrDescribeUserSCRAMCredentialsRequest()
-	if err := r.Decode(request); err != nil {
-		r.Fail(err)
-		return
-	}
-	response := request.ResponseKind().(*kmsg.DescribeUserSCRAMCredentialsResponse)
-	response.ThrottleMillis, response.ErrorCode = throttleMs, errorCode
-	r.Respond(response)
+	refuse(r, kmsg.NewPtrDescribeUserSCRAMCredentialsRequest(), func(request *kmsg.DescribeUserSCRAMCredentialsRequest, response *kmsg.DescribeUserSCRAMCredentialsResponse) {
+		response.ThrottleMillis, response.ErrorCode = throttleMs, errorCode
+	})
 }
 
 func (a *Admin) describeUserScramCredentials(r *codec.Request) {

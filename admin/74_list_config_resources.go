@@ -31,14 +31,9 @@ func (a *Admin) listConfigResourcesAPI() codec.API {
 }
 
 func refuseListConfigResources(r *codec.Request, errorCode int16, throttleMs int32) {
-	request := kmsg.NewPtrListConfigResourcesRequest()
-	if err := r.Decode(request); err != nil {
-		r.Fail(err)
-		return
-	}
-	response := request.ResponseKind().(*kmsg.ListConfigResourcesResponse)
-	response.ThrottleMillis, response.ErrorCode = throttleMs, errorCode
-	r.Respond(response)
+	refuse(r, kmsg.NewPtrListConfigResourcesRequest(), func(request *kmsg.ListConfigResourcesRequest, response *kmsg.ListConfigResourcesResponse) {
+		response.ThrottleMillis, response.ErrorCode = throttleMs, errorCode
+	})
 }
 
 func (a *Admin) listConfigResources(r *codec.Request) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"kaas/auth"
 	"kaas/codec"
@@ -142,6 +143,17 @@ func (a *Admin) asFailure(err error) *failure {
 	}
 	a.Logger.Error("an admin request failed", "error", err)
 	return &failure{kerr.UnknownServerError, err.Error()}
+}
+
+// refuse answers a request that is not carried out; fill says so of all that it names.
+func refuse[Q kmsg.Request, P kmsg.Response](r *codec.Request, request Q, fill func(Q, P)) {
+	if err := r.Decode(request); err != nil {
+		r.Fail(err)
+		return
+	}
+	response := request.ResponseKind().(P)
+	fill(request, response)
+	r.Respond(response)
 }
 
 // deadline bounds a wait by the request's timeout, by limits.AdminMaxWaitMs and
