@@ -21,6 +21,7 @@ func TestAdminTools(t *testing.T) {
 	t.Run("topics", s.adminTopics)
 	t.Run("topic-configs", s.topicConfigs)
 	t.Run("broker-configs", s.brokerConfigs)
+	t.Run("group-configs", s.groupConfigs)
 	t.Run("delete-records", s.deleteRecords)
 	t.Run("log-dirs", s.logDirs)
 	t.Run("leaders", s.leaders)
@@ -109,6 +110,25 @@ func (s toolSession) brokerConfigsStand(t *testing.T) {
 		"retention.ms=3600000 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:log.retention.ms=3600000, DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=7200000, DEFAULT_CONFIG:log.retention.hours=168}")
 }
 
+func (s toolSession) groupConfigs(t *testing.T) {
+	group := []string{"--entity-type", "groups", "--entity-name", "billing"}
+	mustContain(t, s.tool(t, "", "kafka-configs", append(group, "--alter", "--add-config", "consumer.session.timeout.ms=50000")...), "Completed updating config for group billing.")
+	mustContain(t, s.refused(t, "kafka-configs", append(group, "--alter", "--add-config", "consumer.session.timeout.ms=1")...), "consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive.")
+	metrics := []string{"--entity-type", "client-metrics", "--entity-name", "slow"}
+	mustContain(t, s.tool(t, "", "kafka-configs", append(metrics, "--alter", "--add-config", "interval.ms=1000,metrics=[org.apache.kafka.producer.,org.apache.kafka.consumer.]")...), "Completed updating config for client-metric slow.")
+	s.groupConfigsStand(t)
+	s.written(t, "kafkagroupconfig-billing.yaml", "consumer.session.timeout.ms: 50000")
+	s.written(t, "kafkaclientmetrics-slow.yaml", "interval.ms: 1000")
+}
+
+func (s toolSession) groupConfigsStand(t *testing.T) {
+	t.Helper()
+	mustContain(t, s.tool(t, "", "kafka-configs", "--describe", "--entity-type", "groups"), "Dynamic configs for group billing are:",
+		"consumer.session.timeout.ms=50000 sensitive=false synonyms={DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms=50000, DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000}")
+	mustContain(t, s.tool(t, "", "kafka-configs", "--describe", "--entity-type", "client-metrics"), "Dynamic configs for client-metric slow are:",
+		"interval.ms=1000 sensitive=false synonyms={DYNAMIC_CLIENT_METRICS_CONFIG:interval.ms=1000}")
+}
+
 func (s toolSession) deleteRecords(t *testing.T) {
 	s.tool(t, strings.Repeat("line\n", 10), "kafka-console-producer", "--topic", "assigned")
 	offsets := filepath.Join(t.TempDir(), "offsets.json")
@@ -136,6 +156,7 @@ func (s toolSession) leaders(t *testing.T) {
 }
 
 func (s toolSession) restarted(t *testing.T) {
+	s.groupConfigsStand(t)
 	out := s.tool(t, "", "kafka-topics", "--describe")
 	mustContain(t, out, "Topic: Orders_1", "PartitionCount: 5", "max.message.bytes=200000", "Topic: assigned", "PartitionCount: 3")
 	s.brokerConfigsStand(t)

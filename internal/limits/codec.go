@@ -54,7 +54,8 @@ const (
 	// published: enough to share the copy of the maps, few enough to be seen soon.
 	ObserverEventsPerChange = 512
 
-	// ObserverEnsureWorkers open partitions at a time; each waits for
-	// a few syncs.
-	ObserverEnsureWorkers = 16
+	// ObserverEnsureWorkers open partitions at a time; each waits for a few syncs.
+	// With 16 of them 1,000 topics were not made sooner, and who produced meanwhile
+	// waited three times as long (docs/design/admin.md).
+	ObserverEnsureWorkers = 4
 )

@@ -50,6 +50,7 @@ const (
 	// ResourceBatch is how many writes of resource files share their syncs. A larger
 	// request is done in several batches, and who waits behind it gets in between.
 	ResourceBatch = 512
-	// ResourceBatchWorkers write and sync files of one batch at a time.
-	ResourceBatchWorkers = 16
+	// ResourceBatchWorkers write and sync files of one batch at a time; the reason for
+	// so few is that of ObserverEnsureWorkers.
+	ResourceBatchWorkers = 4
 )
