@@ -147,7 +147,11 @@ func (k *Key) bad(value string) error {
 			allowed += fmt.Sprintf(", and at most %d", n)
 		}
 	}
-	return &ValueError{Key: k.Name, Value: value, Allowed: allowed, Why: k.Why}
+	e := &ValueError{Key: k.Name, Value: value, Allowed: allowed}
+	if k.Standing == Fixed || k.Standing == Refused {
+		e.Why = k.Why // elsewhere it says why the key has no effect, not why the value is bad
+	}
+	return e
 }
 
 var integerBits = map[Type]int{Short: 16, Int: 32, Long: 64}
