@@ -318,3 +318,56 @@ func TestPowerFailsAtEveryStep(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// The journal alone knows that a topic was deleted: the power may fail right after
+// the deletion was acknowledged, and the id does not come back with the file.
+func TestDeletionSurvivesAPowerCut(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewRecording()
+	const dir = "/data/resources"
+	if err := errors.Join(disk.MkdirAll(dir), disk.SyncDir("/"), disk.SyncDir("/data")); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(Options{Dir: dir, FS: disk, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	startReconciler(t, s, nil)
+	created, err := s.Create(t.Context(), meta.NewKafkaTopic("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := created.(*meta.KafkaTopic).Status.TopicID
+	path := dir + "/kafkatopic-a.yaml"
+	text, err := readFile(disk, path, 1<<20)
+	if err != nil || id.IsZero() {
+		t.Fatal(id, err)
+	}
+	if err := s.Delete(t.Context(), meta.KindTopic, "a", ""); err != nil {
+		t.Fatal(err)
+	}
+	left, err := disk.Clone(nil) // nothing that was not synced
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replaceFile(left, path, text, nil); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(Options{Dir: dir, FS: left, Logger: testLogger(t), NoNotify: true, RescanInterval: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(again.Close(), left.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	if topic := mustTopic(t, again, "a"); !topic.Status.TopicID.IsZero() || !again.TopicDeleted(id) {
+		t.Errorf("the id of a deleted topic is back: %+v", topic.Status)
+	}
+}
