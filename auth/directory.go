@@ -71,6 +71,8 @@ type observation struct {
 
 // entry is one resource.
 type entry struct {
+	// object has metadata only: what its spec says is in account, and 100,000 ACLs as
+	// they stand in a manifest take ten times the memory.
 	object  *meta.KafkaUser
 	account *Account
 	broken  bool // account is not what the spec says
@@ -196,11 +198,11 @@ func (d *Directory) note(event meta.Event) (changed bool) {
 	old := d.state[name]
 	same := old != nil && old.object.Metadata.UID == object.Metadata.UID
 	if same && old.object.Metadata.Generation == object.Metadata.Generation && object.Metadata.Generation != 0 {
-		old.object = object // status
+		old.object = withoutSpec(object) // status
 		return false
 	}
 	user, err := ParseUser(object)
-	next := &entry{object: object, broken: err != nil}
+	next := &entry{object: withoutSpec(object), broken: err != nil}
 	switch {
 	case err == nil:
 		next.account = &Account{User: user, Resource: name, rules: newRules(user.ACLs)}
@@ -214,6 +216,10 @@ func (d *Directory) note(event meta.Event) (changed bool) {
 	}
 	d.state[name] = next
 	return true
+}
+
+func withoutSpec(object *meta.KafkaUser) *meta.KafkaUser {
+	return &meta.KafkaUser{Metadata: object.Metadata}
 }
 
 // publish makes and stores the next set.

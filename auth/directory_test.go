@@ -288,6 +288,7 @@ func TestFilters(t *testing.T) {
 func TestReloadOf100000ACLs(t *testing.T) {
 	t.Parallel()
 	d := EmptyDirectory()
+	var object *meta.KafkaUser
 	begun := time.Now()
 	for i := range 1000 {
 		name := fmt.Sprintf("user-%d", i)
@@ -303,12 +304,15 @@ func TestReloadOf100000ACLs(t *testing.T) {
 		}
 		user.Metadata.Generation = 1
 		d.note(meta.Event{Type: meta.Added, Object: user})
+		if i == 500 {
+			object = user
+		}
 	}
 	d.publish()
 	whole := time.Since(begun)
 	before := d.Account("user-1")
 	edited := d.Account("user-500")
-	object := d.state["user-500"].object.Clone().(*meta.KafkaUser)
+	object = object.Clone().(*meta.KafkaUser)
 	object.Metadata.Generation = 2
 	begun = time.Now()
 	d.note(meta.Event{Type: meta.Modified, Object: object})

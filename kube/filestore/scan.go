@@ -480,7 +480,7 @@ func (s *Store) assignOwners() map[resourceKey]string {
 func (s *Store) apply(key resourceKey, path string, parsed meta.Object) {
 	file := s.files[path]
 	current := s.current(key)
-	next := parsed.Clone()
+	next := sharingSpec(parsed)
 	event := meta.Modified
 	if current == nil {
 		event = meta.Added
@@ -500,6 +500,16 @@ func (s *Store) apply(key resourceKey, path string, parsed meta.Object) {
 	if event == meta.Added && file.broken == nil {
 		s.restoreStatus(key, parsed, s.current(key))
 	}
+}
+
+// sharingSpec is a copy that may get another status and other fields of metadata. The
+// spec, which nobody changes in place, is the same: that of a user may be large.
+func sharingSpec(parsed meta.Object) meta.Object {
+	if user, ok := parsed.(*meta.KafkaUser); ok {
+		shared := *user
+		return &shared
+	}
+	return parsed.Clone()
 }
 
 // adopt completes an object that the store sees for the first time, or again
