@@ -20,7 +20,9 @@ const (
 var exceptions = map[string]struct {
 	lines  int
 	reason string
-}{}
+}{
+	"package logstore": {4660, "the commit by journal came in; journaled.go is to go behind an interface, and one more room with it"},
+}
 
 func TestSizeRatchets(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,7 @@ type Options struct {
 	BrokerID                     int32   // node.id, written to meta.properties
 	ClusterID                    string  // "": taken from meta.properties, or made
 	FlushWorkers                 int     // parallel fdatasync calls of one group commit; 0: limits.FlushWorkers
+	JournalBytes                 int64   // a half of the commit journal, at most; 0: limits.CommitJournalMaxBytes on local volumes, else none; -1: none
 	ProducerIDExpirationMs       int64   // producer.id.expiration.ms; 0: 86,400,000
 	RetentionCheckIntervalMs     int64   // log.retention.check.interval.ms; 0: 300,000
 	CheckpointIntervalMs         int64   // log.flush.offset.checkpoint.interval.ms; 0: 60,000

@@ -146,6 +146,7 @@ func (p *Partition) appendLocked(records []byte, info *validate.Info, o AppendOp
 		}
 	}
 	p.appended(g, records, info, o, c, nowMs)
+	p.wantSpare(g, c)
 	return result, nil
 }
 

@@ -2,11 +2,14 @@ package logstore
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
+	"time"
 
 	"kaas/codec/batch"
+	"kaas/internal/vfs"
 )
 
 // BenchmarkAppend is validation, patch, write and index, without the commit.
@@ -55,62 +58,122 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkCommit is append and group commit of n partitions at once, beside a bare append + fdatasync.
-func BenchmarkCommit(b *testing.B) {
-	b.Run("bare", func(b *testing.B) {
-		h := start(b)
-		p := h.partition("a")
-		f, err := p.segments.Load().active().open()
-		if err != nil {
-			b.Fatal(err)
-		}
-		page := make([]byte, 4096)
-		at := int64(0)
-		for b.Loop() {
-			if _, err := f.WriteAt(page, at); err != nil {
-				b.Fatal(err)
-			}
-			if err := f.Datasync(); err != nil {
-				b.Fatal(err)
-			}
-			at += 4096
-		}
-		if err := f.Truncate(0); err != nil {
-			b.Fatal(err)
-		}
+// BenchmarkCommit1Partitions and its siblings: append to all partitions, group commit, all acknowledged, over and over, each
+// beside a bare 4 KB append + fdatasync loop of the same stretch of time. Set -test.benchtime by time, and TMPDIR to the
+// volume.
+func BenchmarkCommit1Partitions(b *testing.B)    { benchmarkCommit(b, 1) }
+func BenchmarkCommit10Partitions(b *testing.B)   { benchmarkCommit(b, 10) }
+func BenchmarkCommit100Partitions(b *testing.B)  { benchmarkCommit(b, 100) }
+func BenchmarkCommit1000Partitions(b *testing.B) { benchmarkCommit(b, 1000) }
+
+// BenchmarkCommitSpread1 and its siblings: one batch at a time, to one partition after the other, as producers at a fixed rate
+// give them; the latency of each.
+func BenchmarkCommitSpread1(b *testing.B)    { benchmarkSpread(b, 1) }
+func BenchmarkCommitSpread100(b *testing.B)  { benchmarkSpread(b, 100) }
+func BenchmarkCommitSpread1000(b *testing.B) { benchmarkSpread(b, 1000) }
+
+func benchmarkCommit(b *testing.B, partitions int) {
+	h := start(b, func(o *Options) { o.JournalBytes = 0 }) // as a broker
+	c := newCommitted(b, h, partitions, 4000)
+	c.round(b)
+	h.s.dirs[0].journal.worker.Wait()
+	compare(b, h, func() { c.round(b) })
+}
+
+func benchmarkSpread(b *testing.B, partitions int) {
+	h := start(b, func(o *Options) { o.JournalBytes = 0 }) // as a broker
+	c := newCommitted(b, h, partitions, 4000)
+	c.round(b)
+	h.s.dirs[0].journal.worker.Wait()
+	one, next := newCommittedOf(c, 0), 0
+	compare(b, h, func() {
+		one.parts[0], one.batches[0] = c.parts[next], c.batches[next]
+		next = (next + 1) % partitions
+		one.round(b)
 	})
-	for _, n := range []int{1, 10, 100} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			h := start(b)
-			parts := make([]*Partition, n)
-			batches := make([][]byte, n)
-			for i := range parts {
-				parts[i] = h.partition(fmt.Sprint("a", i))
-				batches[i] = stamped(h.s.nowMs(), strings.Repeat("x", 4000))
-			}
-			done := make(chan struct{}, 1)
-			var left atomic.Int64
-			waiters := make([]Waiter, n)
-			for i := range waiters {
-				waiters[i].Done = func(*Waiter, error) {
-					if left.Add(-1) == 0 {
-						done <- struct{}{}
-					}
-				}
-			}
-			for b.Loop() {
-				left.Store(int64(n))
-				for i, p := range parts {
-					batch.View(batches[i]).SetBaseOffset(0)
-					r, err := p.Append(batches[i], AppendOptions{})
-					if err != nil {
-						b.Fatal(err)
-					}
-					waiters[i].Offset = r.LastOffset + 1
-					p.WhenCommitted(&waiters[i])
-				}
-				<-done
-			}
-		})
+}
+
+// newCommittedOf is a round of one partition.
+func newCommittedOf(c *committed, i int) *committed {
+	one := &committed{done: make(chan struct{}, 1), parts: c.parts[i : i+1 : i+1], batches: c.batches[i : i+1 : i+1], waiters: make([]Waiter, 1)}
+	one.parts, one.batches = slices.Clone(one.parts), slices.Clone(one.batches)
+	one.waiters[0].Done = func(*Waiter, error) { one.done <- struct{}{} }
+	return one
+}
+
+// compare alternates blocks of the commit with blocks of the bare loop and reports both.
+func compare(b *testing.B, h *harness, commit func()) {
+	f, err := vfs.OS.OpenFile(filepath.Join(h.o.Dirs[0], "bare"), vfs.Create)
+	if err != nil {
+		b.Fatal(err)
 	}
+	page := []byte(strings.Repeat("x", 4096))
+	at := int64(0)
+	bare := func() {
+		if _, err := f.WriteAt(page, at); err != nil {
+			b.Fatal(err)
+		}
+		if err := f.Datasync(); err != nil {
+			b.Fatal(err)
+		}
+		at += int64(len(page))
+	}
+	var took, bareTook []time.Duration
+	for i := 0; b.Loop(); i++ {
+		started := time.Now()
+		commit()
+		took = append(took, time.Since(started))
+		if i%100 == 0 {
+			b.StopTimer()
+			for range 30 {
+				started := time.Now()
+				bare()
+				bareTook = append(bareTook, time.Since(started))
+			}
+			b.StartTimer()
+		}
+	}
+	slices.Sort(took)
+	slices.Sort(bareTook)
+	quantile := func(d []time.Duration, q float64) float64 { return float64(d[int(q*float64(len(d)-1))]) / 1e6 }
+	b.ReportMetric(quantile(took, 0.5), "p50-ms")
+	b.ReportMetric(quantile(took, 0.99), "p99-ms")
+	b.ReportMetric(quantile(took, 0.999), "p99.9-ms")
+	b.ReportMetric(quantile(bareTook, 0.5), "bare-p50-ms")
+	b.ReportMetric(quantile(bareTook, 0.99), "bare-p99-ms")
+	b.ReportMetric(quantile(took, 0.99)/quantile(bareTook, 0.99), "p99/bare-p99")
+	if err := f.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkAppendWhileRolling is what an appender waits for when every 256th append begins a new segment, while commits run.
+func BenchmarkAppendWhileRolling(b *testing.B) {
+	h := start(b, func(o *Options) { o.JournalBytes = 0 })
+	p := h.partition("a", func(c *Config) { c.SegmentBytes, c.FlushMessages = 1<<20, 64 })
+	plain := stamped(h.s.nowMs(), strings.Repeat("x", 4000))
+	var took, rolled []time.Duration
+	for b.Loop() {
+		batch.View(plain).SetBaseOffset(0)
+		active := p.segments.Load().active()
+		started := time.Now()
+		if _, err := p.Append(plain, AppendOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, time.Since(started))
+		if p.segments.Load().active() != active {
+			rolled = append(rolled, took[len(took)-1])
+		}
+	}
+	if len(rolled) == 0 {
+		return // one of the first, short runs
+	}
+	slices.Sort(took)
+	slices.Sort(rolled)
+	quantile := func(d []time.Duration, q float64) float64 { return float64(d[int(q*float64(len(d)-1))]) / 1e3 }
+	b.ReportMetric(quantile(took, 0.5), "p50-us")
+	b.ReportMetric(quantile(took, 0.99), "p99-us")
+	b.ReportMetric(quantile(took, 0.999), "p99.9-us")
+	b.ReportMetric(quantile(rolled, 0.5), "roll-p50-us")
+	b.ReportMetric(quantile(rolled, 0.99), "roll-p99-us")
 }

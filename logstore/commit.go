@@ -1,28 +1,39 @@
 package logstore
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
+	"kaas/internal/limits"
 	"kaas/internal/vfs"
 	"kaas/logstore/groupcommit"
+	"kaas/logstore/journal"
 	"kaas/logstore/layout"
 )
 
-// commit makes everything durable that was appended before it began. It runs on a worker; one commit of a partition runs
-// at a time.
+// commit makes everything durable that was appended before it began, by a sync of the partition's own files. It runs on a
+// worker; one commit of a partition runs at a time.
 func (p *Partition) commit() {
+	p.syncFiles()
+	p.commits.SinceMs.Store(0)
+}
+
+// syncFiles syncs the files up to the log end. It is a commit of the partition, and what lets the journal forget it. Calls
+// take turns: one that found nothing to sync because another one is at it must not return before that one.
+func (p *Partition) syncFiles() {
+	p.syncMu.Lock()
+	defer p.syncMu.Unlock()
 	p.mu.Lock()
 	if p.failure.Load() != nil {
-		p.commits.SinceMs.Store(0)
 		p.mu.Unlock()
 		return
 	}
 	generation := p.generation
 	end := p.end.load()
 	p.unflushed, p.flushDueMs = 0, 0
-	syncDir := p.dirUnsynced
-	p.dirUnsynced = false
+	syncDir, unnamed, base := p.dirUnsynced, p.unnamed, p.unnamedBase
+	p.dirUnsynced, p.unnamed = false, ""
 	all := p.segments.Load().all
 	for i := len(all) - 1; i >= 0; i-- {
 		g := all[i]
@@ -36,33 +47,141 @@ func (p *Partition) commit() {
 	}
 	p.mu.Unlock()
 
-	err := p.sync(syncDir)
-	p.commits.SinceMs.Store(0)
-
-	p.mu.Lock()
-	if p.generation != generation {
-		p.mu.Unlock()
-		return // recovered from disk meanwhile: this was about files that it has let go of
+	var err error
+	if unnamed != "" {
+		err = p.store.fs.Rename(unnamed, layout.SegmentFile(p.path(), base, layout.LogSuffix))
 	}
-	if err != nil {
+	if err = errors.Join(err, p.sync(syncDir && err == nil)); err != nil {
+		p.mu.Lock()
+		current := p.generation == generation
 		p.mu.Unlock()
+		if !current {
+			return // recovered from disk meanwhile: this was about files that it has let go of
+		}
 		// The kernel may have dropped the dirty pages and reports the error once: a second fdatasync would succeed
 		// without having written them. Only a recovery from disk tells what is left.
 		p.fail(fmt.Errorf("commit up to offset %d: %w", end.offset, err))
 		return
 	}
-	if end.offset > p.durable.Load() {
-		p.durable.Store(end.offset)
+	p.announce(p.committed(end, generation, true))
+}
+
+// committed takes over that everything below end is durable; inFiles: in the partition's own files. announce what it returns.
+func (p *Partition) committed(end position, generation int64, inFiles bool) (waiters *Waiter, moved bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.generation != generation {
+		return nil, false // recovered from disk meanwhile
 	}
-	waiters, moved := p.advance(end)
-	p.mu.Unlock()
+	if end.offset >= p.durable.Load() {
+		p.durable.Store(end.offset)
+		p.committedTo = end
+	}
+	if inFiles && end.offset > p.synced.Load() {
+		p.synced.Store(end.offset)
+	}
+	if p.failure.Load() != nil {
+		return nil, false // its waiters know; the recovery keeps what is durable
+	}
+	return p.advance(end)
+}
+
+// announce tells who waited for a commit. Caller: no lock.
+func (p *Partition) announce(waiters *Waiter, moved bool) {
 	groupcommit.Complete(waiters, nil)
 	if l := p.store.options.Listener; l != nil && moved {
 		l.Advanced(p)
 	}
 }
 
-// sync flushes what commit has taken into p.syncing and releases it.
+// What gather says.
+const (
+	gathered      = iota
+	gatherNothing // nothing to commit
+	gatherDirect  // its files have to be synced
+	gatherFull    // the block has no room
+)
+
+// gather copies what was appended since the last commit into the block of j, which may become room bytes long. small: only
+// little of one partition is welcome. Caller: j.turn, and the group's goroutine.
+func (p *Partition) gather(j *commitJournal, room int64, small bool) (part roundPart, verdict int) {
+	p.mu.Lock()
+	if p.failure.Load() != nil || p.end.offset.Load() == p.durable.Load() && !p.dirUnsynced {
+		p.unflushed, p.flushDueMs = 0, 0
+		p.commits.SinceMs.Store(0)
+		p.mu.Unlock()
+		return part, gatherNothing
+	}
+	part = roundPart{p: p, end: p.end.load(), generation: p.generation}
+	segments, at := p.segments.Load().from(p.committedTo)
+	if p.logDir() != j.dir || p.dirUnsynced || len(segments) == 0 || len(segments) > 2 {
+		p.mu.Unlock()
+		return part, gatherDirect
+	}
+	bytes := segments[0].sizeBytes.Load() - at
+	if len(segments) > 1 {
+		bytes += segments[1].sizeBytes.Load()
+	}
+	limit := int64(limits.CommitJournalEntryBytes)
+	if small {
+		limit = limits.CommitJournalSmallBytes
+	}
+	if bytes <= 0 || bytes > limit {
+		p.mu.Unlock()
+		return part, gatherDirect
+	}
+	if j.block.Room(p.topic, int(bytes)) > room {
+		p.mu.Unlock()
+		return part, gatherFull
+	}
+	// The sizes are this moment's, and so are the ends.
+	var pieces [2]piece
+	for i, g := range segments {
+		pieces[i] = piece{segment: g, bytes: g.sizeBytes.Load(), end: g.endOffset.Load()}
+	}
+	pieces[0].at = at
+	if !pieces[0].segment.acquire() || len(segments) > 1 && !pieces[1].segment.acquire() {
+		panic("logstore: a segment of the list has no reference") // the list holds one, and mu is held
+	}
+	p.unflushed, p.flushDueMs = 0, 0
+	p.mu.Unlock()
+	verdict = gathered
+	before := j.block.Mark()
+	for i := range segments {
+		if verdict == gathered && !j.add(p, &pieces[i]) {
+			j.block.Rewind(before) // a block has nothing of a partition that is not committed by it
+			verdict = gatherDirect
+		}
+		pieces[i].segment.release()
+	}
+	return part, verdict
+}
+
+// piece is a part of a segment.
+type piece struct {
+	segment *segment
+	at      int64
+	bytes   int64 // end of it in the file
+	end     int64 // offset
+}
+
+// add copies a piece into the block.
+func (j *commitJournal) add(p *Partition, x *piece) bool {
+	if x.bytes == x.at {
+		return true
+	}
+	f, err := x.segment.open()
+	if err != nil {
+		return false
+	}
+	e := journal.Entry{Topic: p.topic, TopicID: p.topicID, Partition: p.id, BaseOffset: x.segment.baseOffset, Position: x.at, EndOffset: x.end}
+	if _, err := f.ReadAt(j.block.Add(&e, int(x.bytes-x.at)), x.at); err != nil {
+		return false
+	}
+	return true
+}
+
+// sync flushes what syncFiles has taken into p.syncing and releases it.
 func (p *Partition) sync(syncDir bool) (err error) {
 	for i, g := range slices.Backward(p.syncing) { // oldest first
 		if err == nil {
@@ -78,6 +197,24 @@ func (p *Partition) sync(syncDir bool) (err error) {
 	return err
 }
 
+// startWriteBack lets the disk begin to write what a syncFiles will wait for.
+func (p *Partition) startWriteBack() {
+	list := p.segments.Load()
+	if list == nil || len(list.all) == 0 {
+		return // closed
+	}
+	g := list.active()
+	if !g.acquire() {
+		return
+	}
+	defer g.release()
+	if f := g.file.Load(); f != nil {
+		if w, ok := f.File.(interface{ StartWrite() }); ok {
+			w.StartWrite()
+		}
+	}
+}
+
 func (g *segment) sync() error {
 	f, err := g.open()
 	if err != nil {
@@ -86,10 +223,14 @@ func (g *segment) sync() error {
 	if err := f.Datasync(); err != nil {
 		return err
 	}
-	if g.txnUnsynced.Swap(false) {
-		return syncFile(g.store.fs, g.path(layout.TxnIndexSuffix))
+	return g.syncTxnIndex()
+}
+
+func (g *segment) syncTxnIndex() error {
+	if !g.txnUnsynced.Swap(false) {
+		return nil
 	}
-	return nil
+	return syncFile(g.store.fs, g.path(layout.TxnIndexSuffix))
 }
 
 func syncFile(fsys vfs.FS, name string) error {

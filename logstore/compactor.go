@@ -191,8 +191,11 @@ func (c *compactor) planOf(p *Partition) (cleaner.Plan, bool) {
 
 // plan describes the log. A segment's times are looked up only where a lag is configured.
 func (p *Partition) plan(config *Config, list *segmentList) (cleaner.Plan, error) {
+	if p.synced.Load() < list.active().baseOffset {
+		p.syncFiles() // a relaxed flush policy, or the journal, may leave it undone for long
+	}
 	l := cleaner.Log{
-		LogStartOffset: p.logStart.Load(), StableOffset: min(p.LastStableOffset(), p.durable.Load()), CleanedTo: p.cleanedTo.Load(),
+		LogStartOffset: p.logStart.Load(), StableOffset: min(p.LastStableOffset(), p.synced.Load()), CleanedTo: p.cleanedTo.Load(),
 		NowMs: p.store.nowMs(), MinCompactionLagMs: config.MinCompactionLagMs, MaxCompactionLagMs: config.MaxCompactionLagMs,
 		MinCleanableDirtyRatio: config.MinCleanableDirtyRatio,
 	}
@@ -206,11 +209,6 @@ func (p *Partition) plan(config *Config, list *segmentList) (cleaner.Plan, error
 			}
 		}
 		l.Segments = append(l.Segments, s)
-	}
-	if l.StableOffset < p.LastStableOffset() && p.config.Load().FlushMessages > 1 {
-		p.mu.Lock()
-		p.store.committer.Enqueue(&p.commits) // a relaxed flush policy may leave it undone for ever
-		p.mu.Unlock()
 	}
 	return l.Plan(), nil
 }

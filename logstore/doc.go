@@ -10,14 +10,17 @@
 // # Goroutines
 //
 // A Store owns them all: the cleaner threads (log.cleaner.threads), one for each partition that a failing disk took down, one
-// for each that is being moved to another directory, one committer (group commit) with a bounded set of flush workers, one background janitor
+// for each that is being moved to another directory, one committer (group
+// commit) with a goroutine for each log directory and a bounded set of flush workers, at most one for each directory that makes its
+// journal or writes back what it holds, one background janitor
 // (retention, index write-out, checkpoints, deletion of files) and, during Open only, the recovery workers. Append,
 // Read and WhenCommitted run on the caller's goroutine and start none.
 //
 // # Lock order
 //
 // Partition.headMu → Partition.writeOutMu, logDir.checkpointMu → Store.mu → Partition.mu → segment.mu. compactor.mu is a leaf. Committer.mu is a leaf: it may be taken under Partition.mu and nothing is taken
-// under it. No lock that Append, Read or a watermark needs is held across fsync, fdatasync or a rename.
+// under it. commitJournal.turn comes after Partition.writeOutMu and before Partition.syncMu, which comes before Partition.mu; both
+// are held across syncs, and nothing of a produce, fetch or watermark waits for them. No lock that Append, Read or a watermark needs is held across fsync, fdatasync or a rename.
 // A log directory's own locks (volume.Dir.Sync) come after Partition.headMu.
 // Listener and Waiter callbacks run with no lock held.
 package logstore

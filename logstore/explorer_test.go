@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -17,6 +18,7 @@ import (
 
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
+	"kaas/logstore/layout"
 )
 
 var exploreLimit = flag.Int("explore.limit", 4, "outcomes that the crash explorer looks at for each crash point; beyond it half are enumerated, half drawn")
@@ -31,8 +33,10 @@ type explorer struct {
 	check func(clone *vfs.Mem) error
 	fault atomic.Pointer[func(vfs.Op) error] // asked after the crash point; nil: no faults
 
-	armed atomic.Bool
-	mu    sync.Mutex // one crash point at a time; guards what follows
+	mark    func() // notes what was acknowledged before the clones are made; nil: nothing
+	journal bool   // commits go through a commit journal
+	armed   atomic.Bool
+	mu      sync.Mutex // one crash point at a time; guards what follows
 	// points are crash points, whole those of them whose outcomes were all looked at, states the outcomes.
 	points, whole, states int
 }
@@ -43,6 +47,21 @@ func newExplorer(t *testing.T, seed uint64) *explorer {
 	x.fs = &vfs.Faulty{FS: x.m, Before: x.before}
 	makeDataDir(t, x.m)
 	return x
+}
+
+// start opens a store; with a journal that is made already.
+func (x *explorer) start(dirs ...string) *harness {
+	x.t.Helper()
+	h := start(x.t, func(o *Options) {
+		o.Dirs, o.FS, o.ReopenIntervalMs, o.Cleaner, o.JournalBytes = dirs, x.fs, 2, byHand, -1
+		if x.journal {
+			o.JournalBytes = smallJournal
+		}
+	})
+	if x.journal {
+		h.makeJournals()
+	}
+	return h
 }
 
 type choice struct{ of, picked int }
@@ -72,6 +91,9 @@ func (x *explorer) crash(op vfs.Op) {
 		return
 	}
 	x.points++
+	if x.mark != nil {
+		x.mark()
+	}
 	var path []choice
 	for n := range *exploreLimit {
 		at := 0
@@ -123,15 +145,25 @@ func TestCrashExplorer(t *testing.T) {
 	t.Logf("seed %d, at most %d outcomes a crash point (-explore.limit)", seed, *exploreLimit)
 	states, points := 0, 0
 	for _, s := range []struct {
-		name string
-		run  func(t *testing.T, x *explorer)
+		name    string
+		run     func(t *testing.T, x *explorer)
+		journal bool
 	}{
-		{"append and commit", exploreAppend}, {"roll and checkpoint", exploreRoll}, {"DeleteRecords and retention", exploreDeletion},
-		{"clean stop and start", exploreStop}, {"recovery", exploreRecovery}, {"recovery in place", exploreInPlace},
-		{"compaction", exploreCompaction}, {"recovery of a compaction", exploreSwapRecovery}, {"first start", exploreFirstStart}, {"move", exploreMove}, {"create and delete", exploreTopics}, {"producer ids", exploreProducerIDs},
+		{"append and commit", exploreAppend, false}, {"append and commit, journal", exploreAppend, true}, {"journal that wraps", exploreWrap, true},
+		{"roll and checkpoint", exploreRoll, false}, {"roll and checkpoint, journal", exploreRoll, true},
+		{"DeleteRecords and retention", exploreDeletion, false}, {"DeleteRecords and retention, journal", exploreDeletion, true},
+		{"clean stop and start", exploreStop, false}, {"clean stop and start, journal", exploreStop, true},
+		{"recovery", exploreRecovery, false}, {"recovery, journal", exploreRecovery, true},
+		{"recovery in place", exploreInPlace, false}, {"recovery in place, journal", exploreInPlace, true},
+		{"failed write-back", exploreWriteBack, true},
+		{"compaction", exploreCompaction, false}, {"compaction, journal", exploreCompaction, true},
+		{"move", exploreMove, false}, {"move, journal", exploreMove, true},
+		{"create and delete", exploreTopics, false}, {"create and delete, journal", exploreTopics, true},
+		{"producer ids", exploreProducerIDs, false},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			x := newExplorer(t, seed)
+			x.journal = s.journal
 			s.run(t, x)
 			x.mu.Lock() // the store's own goroutines may be at a crash point yet
 			defer x.mu.Unlock()
@@ -144,26 +176,36 @@ func TestCrashExplorer(t *testing.T) {
 
 // numbers is a log of records "0", "1", … of one idempotent producer, and what its producer knows.
 type numbers struct {
+	// segmentBytes is the size of segments, 0: so small that they roll all the time.
+	segmentBytes int32
+
 	t     *testing.T
 	x     *explorer
 	h     *harness
 	p     *Partition
 	model crashModel
+
+	acked, start int64 // when the clones were made
 }
+
+func (n *numbers) note() { n.acked, n.start = n.model.acked.Load(), n.model.start.Load() }
 
 func newNumbers(t *testing.T, x *explorer) *numbers {
 	t.Helper()
 	n := &numbers{t: t, x: x}
+	x.mark = n.note
 	x.check = func(clone *vfs.Mem) error {
-		return verifyClone(clone, n.model.acked.Load(), n.model.start.Load(), &n.model)
+		return verifyClone(clone, n.acked, n.start, &n.model)
 	}
-	n.h = start(t, func(o *Options) { o.Dirs, o.FS, o.ReopenIntervalMs, o.Cleaner = []string{"/data"}, x.fs, 2, byHand })
+	n.h = x.start("/data")
 	n.open()
 	return n
 }
 
 func (n *numbers) open() {
-	n.p = n.h.partition("t", func(c *Config) { c.SegmentBytes, c.IndexIntervalBytes, c.FileDeleteDelayMs = 400, 100, 0 })
+	n.p = n.h.partition("t", func(c *Config) {
+		c.SegmentBytes, c.IndexIntervalBytes, c.FileDeleteDelayMs = cmp.Or(n.segmentBytes, 400), 100, 0
+	})
 }
 
 func (n *numbers) produce(count int) {
@@ -190,6 +232,65 @@ func exploreAppend(t *testing.T, x *explorer) {
 	await(t, n.p, 6)
 	x.disarm()
 	n.model.acked.Store(6)
+}
+
+// exploreWrap: halves are filled, written back and used again.
+func exploreWrap(t *testing.T, x *explorer) {
+	n := newNumbers(t, x)
+	n.segmentBytes = 1 << 20 // a roll has the files synced
+	n.open()
+	n.produce(5)
+	x.armed.Store(true)
+	for range 12 {
+		n.produce(2)
+		n.h.s.dirs[0].journal.worker.Wait() // the write-back: without it the files are synced
+	}
+	x.disarm()
+}
+
+// exploreWriteBack: the files of records that were acknowledged from the journal can't be synced, and what the disk had of
+// them is lost.
+func exploreWriteBack(t *testing.T, x *explorer) {
+	n := newNumbers(t, x)
+	n.segmentBytes = 1 << 20 // a roll has the files synced
+	n.open()
+	n.produce(3)
+	var failing atomic.Bool
+	fault := func(op vfs.Op) error {
+		if failing.Load() && op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, layout.LogSuffix) {
+			x.m.LosePages(op.Name)
+			return unix.EIO
+		}
+		return nil
+	}
+	x.fault.Store(&fault)
+	x.armed.Store(true)
+	failing.Store(true)
+	n.p.syncFiles()
+	if err := n.p.Err(); !errors.Is(err, ErrStorage) {
+		t.Fatalf("after a failed write-back: %v", err)
+	}
+	failing.Store(false)
+	n.eventually(n.p)
+	if end := n.p.LogEndOffset(); end < 3 || n.p.HighWatermark() != end {
+		t.Fatalf("the log ends at %d, high watermark %d", end, n.p.HighWatermark())
+	}
+	n.produce(1)
+	x.disarm()
+	for range 16 { // until the journal has forgotten the first records
+		n.produce(1)
+		n.h.s.dirs[0].journal.worker.Wait()
+	}
+	x.armed.Store(true)
+	n.produce(1)
+	x.disarm()
+}
+
+// eventually returns when a partition that failed was recovered.
+func (n *numbers) eventually(p *Partition) {
+	for p.Err() != nil {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func exploreRoll(t *testing.T, x *explorer) {
@@ -246,7 +347,9 @@ func exploreInPlace(t *testing.T, x *explorer) {
 	tried := make(chan struct{}, 1000)
 	fault := func(op vfs.Op) error {
 		if failing.Load() && op.Kind == vfs.OpDatasync {
-			x.m.LosePages(op.Name)
+			if !strings.HasSuffix(op.Name, ".journal") { // there it is worse when they reach the disk all the same
+				x.m.LosePages(op.Name)
+			}
 			tried <- struct{}{}
 			return unix.EIO
 		}
@@ -264,8 +367,10 @@ func exploreInPlace(t *testing.T, x *explorer) {
 	}
 	x.armed.Store(true)
 	failing.Store(false)
-	for {
-		r, err := n.p.Append(produced(7, 0, int32(i), false, fmt.Sprint(i)), AppendOptions{})
+	again := batch.Builder{HasProducer: true, ProducerID: 7, BaseSequence: int32(i)}
+	again.Append(1000, []byte("longer"), fmt.Append(nil, i))
+	for { // other bytes at the same place: nothing that remembers those of the failed commit may bring them back
+		r, err := n.p.Append(build(&again), AppendOptions{})
 		if err == nil && awaitErr(n.p, r.LastOffset+1) == nil {
 			break
 		}
@@ -285,7 +390,7 @@ func dirty(t *testing.T, x *explorer) (h *harness, p *Partition) {
 		checkCompactedClone(t, "compaction", clone, end, want)
 		return nil
 	}
-	h = start(t, func(o *Options) { o.Dirs, o.FS, o.Cleaner = []string{"/data"}, x.fs, byHand })
+	h = x.start("/data")
 	p = h.partition("c", compacted)
 	now := h.s.nowMs()
 	for n := range 6 {
@@ -371,7 +476,7 @@ func exploreFirstStart(t *testing.T, x *explorer) {
 		return s.Close(context.Background())
 	}
 	x.armed.Store(true)
-	h := start(t, func(o *Options) { o.Dirs, o.FS, o.Cleaner = []string{"/data"}, x.fs, byHand })
+	h := x.start("/data")
 	id := h.s.ClusterID()
 	told.Store(&id)
 	h.restart()
@@ -386,10 +491,11 @@ func exploreMove(t *testing.T, x *explorer) {
 	if err := x.m.SyncDir("/"); err != nil {
 		t.Fatal(err)
 	}
+	x.mark = n.note
 	x.check = func(clone *vfs.Mem) error {
-		return verifyClone(clone, n.model.acked.Load(), n.model.start.Load(), &n.model, "/other")
+		return verifyClone(clone, n.acked, n.start, &n.model, "/other")
 	}
-	n.h = start(t, func(o *Options) { o.Dirs, o.FS, o.Cleaner = []string{"/data", "/other"}, x.fs, byHand })
+	n.h = x.start("/data", "/other")
 	n.open()
 	n.produce(9)
 	if _, err := n.p.DeleteRecords(2); err != nil {
@@ -431,7 +537,7 @@ func exploreTopics(t *testing.T, x *explorer) {
 		}
 		return s.Close(context.Background())
 	}
-	h := start(t, func(o *Options) { o.Dirs, o.FS, o.Cleaner = []string{"/data"}, x.fs, byHand })
+	h := x.start("/data")
 	x.armed.Store(true)
 	for generation := byte(1); generation <= 2; generation++ {
 		created.Store(int64(generation))
@@ -463,7 +569,7 @@ func exploreProducerIDs(t *testing.T, x *explorer) {
 		}
 		return s.Close(context.Background())
 	}
-	h := start(t, func(o *Options) { o.Dirs, o.FS, o.Cleaner = []string{"/data"}, x.fs, byHand })
+	h := x.start("/data")
 	x.armed.Store(true)
 	for range 2500 {
 		id, err := h.s.NextProducerID()

@@ -202,12 +202,17 @@ func TestFailedRecoveryTakesOnePartitionDown(t *testing.T) {
 // TestStalledDisk: appends fail fast while a commit does not return, reads go on, and all is well when it does.
 func TestStalledDisk(t *testing.T) {
 	t.Parallel()
+	t.Run("files", func(t *testing.T) { t.Parallel(); stallDisk(t, layout.LogSuffix, -1) })
+	t.Run("journal", func(t *testing.T) { t.Parallel(); stallDisk(t, ".journal", smallJournal) })
+}
+
+func stallDisk(t *testing.T, suffix string, journalBytes int64) {
 	var now atomic.Int64
 	now.Store(time.Now().UnixMilli())
 	var armed atomic.Bool
 	reached, gate := make(chan struct{}, 1), make(chan struct{})
 	fsys := &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
-		if op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, layout.LogSuffix) && armed.CompareAndSwap(true, false) {
+		if op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, suffix) && armed.CompareAndSwap(true, false) {
 			reached <- struct{}{}
 			<-gate
 		}
@@ -215,7 +220,11 @@ func TestStalledDisk(t *testing.T) {
 	}}
 	h := start(t, func(o *Options) {
 		o.Dirs, o.FS, o.Clock = []string{"/data"}, fsys, func() time.Time { return time.UnixMilli(now.Load()) }
+		o.JournalBytes = journalBytes
 	})
+	if journalBytes > 0 {
+		h.makeJournals()
+	}
 	p := h.partition("a")
 	put(t, p, records("0"))
 	armed.Store(true)

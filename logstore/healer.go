@@ -96,11 +96,14 @@ func (p *Partition) recoverInPlace() error {
 	if f := p.failure.Load(); f == nil || errors.Is(*f, ErrClosed) {
 		return ErrClosed
 	}
+	if err := p.logDir().journal.restore(p); err != nil {
+		return err
+	}
 	key := checkpoint.Key{Topic: p.topic, Partition: p.id}
 	q := s.newPartition(p.logDir(), key, p.path())
 	q.config.Store(p.config.Load())
 	t := q.recoveryTask()
-	t.Point, t.LogStart = min(p.recoveryPoint.Load(), p.durable.Load()), p.logStart.Load()
+	t.Point, t.LogStart = min(p.recoveryPoint.Load(), p.synced.Load()), p.logStart.Load()
 	t.Durable, t.Relaxed = p.durable.Load(), p.config.Load().FlushMessages > 1
 	if err := q.recoverFrom(t, []int64{p.cleanedTo.Load()}); err != nil {
 		return err
@@ -153,14 +156,20 @@ func (p *Partition) adopt(q *Partition) error {
 	p.high.store(q.high.load())
 	p.stable.store(q.stable.load())
 	p.durable.Store(q.durable.Load())
+	p.synced.Store(q.synced.Load())
+	p.committedTo = q.committedTo
+	p.store.committer.SetGroup(&p.commits, q.logDir().journal.group)
 	p.recoveryPoint.Store(q.recoveryPoint.Load())
 	p.cleanedTo.Store(q.cleanedTo.Load())
 	p.totalBytes.Store(q.totalBytes.Load())
 	p.unflushed, p.flushDueMs, p.markers = 0, 0, nil
 	p.generation++
+	spare := p.spare
+	p.spare, p.spareWanted, p.unnamed = nil, false, ""
 	p.failure.Store(nil)
 	pending := len(p.pending) > 0
 	p.mu.Unlock()
+	p.dropSpare(spare)
 	for _, g := range old.all {
 		g.release()
 	}

@@ -24,6 +24,7 @@ type janitor struct {
 
 	mu       sync.Mutex
 	toSeal   map[*Partition]bool // owner: mu
+	toSpare  []*Partition        // owner: mu
 	toRemove []string            // owner: mu
 	started  bool                // owner: mu
 
@@ -96,6 +97,14 @@ func (j *janitor) sealed(p *Partition) {
 	j.signal()
 }
 
+// spare asks for the file of p's next segment. It may be called under Partition.mu.
+func (j *janitor) spare(p *Partition) {
+	j.mu.Lock()
+	j.toSpare = append(j.toSpare, p)
+	j.mu.Unlock()
+	j.signal()
+}
+
 func (j *janitor) remove(dir string) {
 	j.mu.Lock()
 	j.toRemove = append(j.toRemove, dir)
@@ -135,9 +144,12 @@ func (j *janitor) run() {
 // work does what does not wait for a time, and says when it has to be called again at the latest (0: not).
 func (j *janitor) work() (nextMs int64) {
 	j.mu.Lock()
-	seal, remove := j.toSeal, j.toRemove
-	j.toSeal, j.toRemove = map[*Partition]bool{}, nil
+	seal, remove, spares := j.toSeal, j.toRemove, j.toSpare
+	j.toSeal, j.toRemove, j.toSpare = map[*Partition]bool{}, nil, nil
 	j.mu.Unlock()
+	for _, p := range spares {
+		p.makeSpare()
+	}
 	for p := range seal {
 		if err := p.writeOut(); err != nil {
 			j.store.logger.Warn("sealed segment's indexes not written, again at the next checkpoint", "topic", p.topic, "partition", p.id, "error", err)
@@ -191,7 +203,12 @@ func (p *Partition) writeOutLocked() error {
 		alive := seal.segment.acquire()
 		p.mu.Unlock()
 		var err error
-		if seal.snapshot != nil { // also when the segment is gone: it tells of what was in it
+		if alive { // once the snapshot stands, no recovery makes these entries again
+			if err = seal.segment.syncTxnIndex(); err != nil {
+				p.fail(err) // a second sync would succeed without having written them
+			}
+		}
+		if err == nil && seal.snapshot != nil { // also when the segment is gone: it tells of what was in it
 			err = vfs.WriteFileAtomic(p.store.fs, layout.SegmentFile(p.path(), seal.snapshotOffset, layout.SnapshotSuffix), p.path(), seal.snapshot)
 		}
 		if alive {
@@ -291,8 +308,11 @@ func (s *Store) checkpoint() {
 
 // prepareCheckpoint makes the files durable that recovery trusts below the recovery point, and sets the point.
 func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
+	if p.synced.Load() < p.durable.Load() {
+		p.syncFiles() // the journal lets the point stand where it was
+	}
 	p.mu.Lock()
-	same := p.durable.Load() == p.recoveryPoint.Load() && !p.epochs.Dirty && len(p.pending) == 0 && !p.txnMissing
+	same := p.synced.Load() == p.recoveryPoint.Load() && !p.epochs.Dirty && len(p.pending) == 0 && !p.txnMissing
 	p.mu.Unlock()
 	if same || p.failure.Load() != nil {
 		return 0, false, nil
@@ -307,7 +327,7 @@ func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
 		p.mu.Unlock()
 		return 0, false, nil
 	}
-	point = p.durable.Load()
+	point = p.synced.Load()
 	g := p.segments.Load().active()
 	m := g.mem.Load()
 	fromOffsets, fromTimes := g.writtenOffsets, g.writtenTimes
@@ -409,7 +429,8 @@ func (s *Store) Close(ctx context.Context) error {
 	s.mover.stop()
 	all := s.All()
 	stopped := make(chan struct{})
-	go func() { // it waits for the disk, which may be stalled
+	var journals error // set before stopped is closed
+	go func() {        // it waits for the disk, which may be stalled
 		defer close(stopped)
 		s.compactor.wait()
 		s.healer.wait()
@@ -424,6 +445,7 @@ func (s *Store) Close(ctx context.Context) error {
 			p.mu.Unlock()
 		}
 		s.committer.Close()
+		journals = s.endJournals(all)
 	}()
 	select {
 	case <-stopped:
@@ -431,6 +453,9 @@ func (s *Store) Close(ctx context.Context) error {
 		return fmt.Errorf("logstore: the disk did not answer in time, the next start recovers: %w", errors.Join(ctx.Err(), s.unlock()))
 	}
 	ends, errs := s.finishAll(ctx, all)
+	if journals != nil {
+		errs = append(errs, journals)
+	}
 	for _, d := range s.dirs {
 		if len(errs) > 0 {
 			break
@@ -445,6 +470,27 @@ func (s *Store) Close(ctx context.Context) error {
 	s.janitor.releaseDue(true)
 	s.janitor.bury()
 	return errors.Join(append(errs, s.unlock())...)
+}
+
+// endJournals writes back what the journals hold and removes them. Nothing is committed any more.
+func (s *Store) endJournals(all []*Partition) error {
+	whole := map[*logDir]bool{}
+	for _, d := range s.dirs {
+		whole[d] = true
+	}
+	for _, p := range all {
+		if p.synced.Load() < p.durable.Load() {
+			p.syncFiles()
+		}
+		if p.synced.Load() < p.durable.Load() {
+			whole[p.logDir()] = false // it failed, and its records stand in the journal only
+		}
+	}
+	var errs []error
+	for _, d := range s.dirs {
+		errs = append(errs, d.journal.stop(whole[d]))
+	}
+	return errors.Join(errs...)
 }
 
 // finishAll writes what the next start needs of each partition, several at a time: most of it is waiting for the disk.

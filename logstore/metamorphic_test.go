@@ -97,7 +97,12 @@ func runMetamorph(t *testing.T, rng *rand.Rand, round int) int {
 	}
 	x.c = DefaultConfig()
 	x.c.SegmentBytes, x.c.IndexIntervalBytes, x.c.RetentionMs, x.c.FileDeleteDelayMs = int32(400+rng.IntN(3000)), int32(rng.IntN(500)), -1, 0
-	x.h = start(t, func(o *Options) { o.Dirs, o.FS = []string{"/data"}, x.fs })
+	x.h = start(t, func(o *Options) {
+		o.Dirs, o.FS = []string{"/data"}, x.fs
+		if round%2 == 1 {
+			o.JournalBytes = smallJournal
+		}
+	})
 	x.ensure()
 	step := 0
 	for ; step < 150 && !t.Failed(); step++ {

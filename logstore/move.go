@@ -259,6 +259,9 @@ func (v *move) finish(m *mover, generation int64) error {
 	if err != nil {
 		return errors.Join(err, v.takeBack(s, old, path))
 	}
+	if err := old.dir.journal.forget(p, 1<<63-1); err != nil { // it may come back one day
+		s.logger.Warn("the commit journal still names a partition that was moved away", "dir", old.dir.path, "topic", p.topic, "partition", p.id, "error", err)
+	}
 	s.mu.Lock()
 	old.dir.partitions--
 	v.to.partitions++

@@ -32,12 +32,15 @@ type Partition struct {
 	high          mark                        // high watermark; writer: mu
 	stable        mark                        // last stable offset; writer: mu
 	durable       atomic.Int64                // every offset below is on stable storage; writer: mu
+	synced        atomic.Int64                // every offset below is, in the partition's own files; writers: mu, or a recovery
 	recoveryPoint atomic.Int64                // recovery may trust everything below; writers: janitor, recovery, Close
 	failure       atomic.Pointer[error]       // under mu: the partition is offline (until the healer has recovered it) or closed (for ever)
 	totalBytes    atomic.Int64                // of all segments; writer: mu
 
-	commits groupcommit.Task
-	syncing []*segment // owner: the running commit
+	commits   groupcommit.Task
+	syncMu    sync.Mutex // one sync of the files at a time; before mu. Appends, reads and watermarks do not wait for it
+	syncing   []*segment // owner: syncMu
+	journalID uint64     // the journal that has records of it, 0: none; owner: commitJournal.turn
 
 	cleanedTo  atomic.Int64 // cleaner-offset-checkpoint: what lies below was cleaned; -1: nothing. Writers: recovery, the cleaner
 	cleanState cleanState   // owner: compactor.mu
@@ -52,6 +55,12 @@ type Partition struct {
 	waiters      groupcommit.Waiters // owner: mu
 	frozen       bool                // the last step of a move: appends are refused for a moment; owner: mu
 	unflushed    int64               // records since the last commit began; owner: mu
+	committedTo  position            // where durable stands in the files; owner: mu
+	spare        *spareFile          // nil: none; owner: mu
+	spareWanted  bool                // the janitor was asked for one; owner: mu
+	spares       int64               // how many were made; owner: mu
+	unnamed      string              // the name that the file of the segment at unnamedBase still has, "": none; owner: mu
+	unnamedBase  int64               // owner: mu
 	dirUnsynced  bool                // a segment was created since the directory was synced; owner: mu
 	txnMissing   bool                // some segment has txnMissing; owner: mu
 	pending      []pendingSeal       // sealed segments whose files are not written; owner: mu
@@ -74,6 +83,21 @@ type segmentList struct{ all []*segment }
 // find returns the index of the segment whose base offset is the largest <= offset, or -1.
 func (l *segmentList) find(offset int64) int {
 	return sort.Search(len(l.all), func(i int) bool { return l.all[i].baseOffset > offset }) - 1
+}
+
+// from returns the segments that hold what lies after a position, and where it begins in the first; none when its segment was
+// replaced.
+func (l *segmentList) from(p position) (all []*segment, at int64) {
+	i := l.find(p.offset)
+	switch {
+	case i < 0:
+		return nil, 0
+	case l.all[i].baseOffset == p.offset:
+		return l.all[i:], 0
+	case l.all[i].baseOffset == p.base:
+		return l.all[i:], p.at
+	}
+	return nil, 0
 }
 
 func (l *segmentList) active() *segment { return l.all[len(l.all)-1] }

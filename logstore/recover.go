@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"kaas/logstore/checkpoint"
+	"kaas/logstore/layout"
 	"kaas/logstore/recovery"
 	"kaas/logstore/volume"
 )
@@ -53,7 +54,39 @@ func (s *Store) recoverDir(ctx context.Context, d *logDir) (count int, err error
 	}
 	close(queue)
 	wg.Wait()
-	return len(tasks), ctx.Err()
+	if err := ctx.Err(); err != nil {
+		if st.Journal != nil {
+			err = errors.Join(err, st.Journal.Close())
+		}
+		return len(tasks), err
+	}
+	return len(tasks), s.settleJournal(d, &st)
+}
+
+// settleJournal lets go of a journal of which everything was applied and synced. What belongs to a partition that could not be
+// recovered is kept for its next try.
+func (s *Store) settleJournal(d *logDir, st *volume.State) error {
+	c := st.Journal
+	if c == nil {
+		return nil
+	}
+	log := s.logger.With("dir", d.path, "blocks", c.Blocks, "torn", c.Torn)
+	if c.Gap {
+		log.Error("blocks of the commit journal are missing: the disk lost what it had synced")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, b := range s.broken {
+		if b.dir == d && c.Has(key.Topic, key.Partition) {
+			log.Error("the commit journal is kept for a partition that can't be recovered, and not used meanwhile", "topic", key.Topic, "partition", key.Partition)
+			d.journal.hold(c)
+			return nil
+		}
+	}
+	if c.Blocks > 0 {
+		log.Info("commit journal applied")
+	}
+	return c.Remove()
 }
 
 // openPartition recovers one directory and puts it in the map; a failure takes only this partition down.
@@ -65,6 +98,13 @@ func (s *Store) openPartition(d *logDir, key checkpoint.Key, path string, st *vo
 	}
 	if v := st.LogStarts[key]; v != nil {
 		t.LogStart = v[0]
+	}
+	if c := st.Journal; c != nil && c.Has(key.Topic, key.Partition) {
+		t.Restore = func(id [16]byte) error {
+			n, err := c.Apply(key.Topic, key.Partition, id, t.Point, func(base int64) string { return layout.SegmentFile(path, base, layout.LogSuffix) })
+			s.logger.Debug("records taken from the commit journal", "dir", path, "bytes", n)
+			return err
+		}
 	}
 	if e := st.Ends[key]; e != nil {
 		t.Stop = &recovery.StopMark{EndOffset: e[0], ActiveBase: e[1], ActiveSize: e[2], ProducersKnown: e[3] != 0}
@@ -134,6 +174,8 @@ func (p *Partition) recoverFrom(t *recovery.Task, cleanedTo []int64) error {
 	end := position{found.EndOffset, active.BaseOffset, active.SizeBytes}
 	p.end.store(end)
 	p.durable.Store(end.offset)
+	p.synced.Store(end.offset)
+	p.committedTo = end
 	p.recoveryPoint.Store(found.Point)
 	p.advance(end)
 	if len(p.pending) > 0 && t.Durable < 0 {

@@ -1,6 +1,11 @@
 package logstore
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
@@ -66,9 +71,81 @@ func (g *segment) waitedMs(timestampMs, nowMs int64) (int64, error) {
 	return nowMs - g.createdMs, nil
 }
 
-// roll seals the active segment and makes a new one at the log end. The new file is durable with the next commit, which
-// syncs the directory too; the sealed segment's index files and the producer snapshot are written by the janitor. On an
-// error nothing has changed. Caller: mu.
+// spareFile is the file of the next segment, made ahead so that a roll is no file system operation under the partition's lock:
+// the commit gives it its name. A start removes it: nothing in a file without its name was acknowledged.
+type spareFile struct {
+	file vfs.File
+	name string
+}
+
+// wantSpare has the janitor make the next file when the active one is nearly full. Caller: mu.
+func (p *Partition) wantSpare(g *segment, c *Config) {
+	if !p.spareWanted && g.sizeBytes.Load() > int64(c.SegmentBytes)-int64(c.SegmentBytes)/8 {
+		p.spareWanted = true
+		p.store.janitor.spare(p)
+	}
+}
+
+// makeSpare runs on the janitor.
+func (p *Partition) makeSpare() {
+	p.mu.Lock()
+	generation, wanted := p.generation, p.failure.Load() == nil && p.spare == nil
+	p.spares++
+	name := filepath.Join(p.path(), fmt.Sprintf("%s%d%s", layout.SpareName, p.spares, layout.TemporarySuffix))
+	p.mu.Unlock()
+	if !wanted {
+		return
+	}
+	f, err := p.store.fs.OpenFile(name, vfs.Create|vfs.Truncate)
+	if err != nil {
+		return // the roll will find out why
+	}
+	p.mu.Lock()
+	if p.generation == generation && p.failure.Load() == nil {
+		p.spare, f = &spareFile{f, name}, nil
+	}
+	p.mu.Unlock()
+	if f != nil {
+		p.dropSpare(&spareFile{f, name})
+	}
+}
+
+// dropSpare lets go of a file that no segment needs. s may be nil.
+func (p *Partition) dropSpare(s *spareFile) {
+	if s == nil {
+		return
+	}
+	err := s.file.Close()
+	if removeErr := p.store.fs.Remove(s.name); !errors.Is(removeErr, fs.ErrNotExist) {
+		err = errors.Join(err, removeErr)
+	}
+	if err != nil {
+		p.store.logger.Debug("spare file not removed, at the next start", "file", s.name, "error", err)
+	}
+}
+
+// nextFile is the file of the segment that begins at end. unnamed: its name has to be given at the commit. Caller: mu.
+func (p *Partition) nextFile(g *segment, relaxed bool) (f vfs.File, unnamed string, err error) {
+	s := p.spare
+	p.spare, p.spareWanted = nil, false
+	name := g.path(layout.LogSuffix)
+	switch {
+	case s == nil || p.unnamed != "":
+		p.spare = s
+		f, err = p.store.fs.OpenFile(name, vfs.Create|vfs.Truncate)
+		return f, p.unnamed, err
+	case relaxed: // its records are acknowledged before a commit, and must outlive the process
+		if err := p.store.fs.Rename(s.name, name); err != nil {
+			return nil, "", errors.Join(err, s.file.Close())
+		}
+		return s.file, "", nil
+	}
+	p.unnamedBase = g.baseOffset
+	return s.file, s.name, nil
+}
+
+// roll seals the active segment and makes a new one at the log end. The new file has its name, durably, with the next commit; the
+// sealed segment's index files and the producer snapshot are written by the janitor. On an error nothing has changed. Caller: mu.
 func (p *Partition) roll(nowMs int64) (*segment, error) {
 	list := p.segments.Load()
 	old := list.active()
@@ -77,10 +154,6 @@ func (p *Partition) roll(nowMs int64) (*segment, error) {
 	}
 	end := p.end.offset.Load()
 	g := newSegment(p.store, p.path(), end)
-	f, err := p.store.fs.OpenFile(g.path(layout.LogSuffix), vfs.Create|vfs.Truncate)
-	if err != nil {
-		return nil, err
-	}
 	writable, err := old.memIndex()
 	if err != nil {
 		return nil, err
@@ -88,6 +161,11 @@ func (p *Partition) roll(nowMs int64) (*segment, error) {
 	if err := old.loadMaxTimestamp(); err != nil {
 		return nil, err
 	}
+	f, unnamed, err := p.nextFile(g, p.config.Load().FlushMessages > 1)
+	if err != nil {
+		return nil, err
+	}
+	p.unnamed = unnamed
 	index.AppendTime(writable, old.maxTimestampMs, old.maxTimestampAt, old.baseOffset)
 	g.file.Store(&openFile{f})
 	g.mem.Store(new(index.Writable))

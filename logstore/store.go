@@ -86,9 +86,10 @@ type logDir struct {
 	*volume.Dir
 	path string // Dir.Path
 
-	checkpointMu sync.Mutex              // serialises rewrites of the checkpoint files; before Partition.mu
-	hasCleanedTo bool                    // there is a cleaner-offset-checkpoint; owner: checkpointMu
-	partitions   int                     // served or being made; owner: Store.mu
+	checkpointMu sync.Mutex // serialises rewrites of the checkpoint files; before Partition.mu
+	hasCleanedTo bool       // there is a cleaner-offset-checkpoint; owner: checkpointMu
+	partitions   int        // served or being made; owner: Store.mu
+	journal      *commitJournal
 	stale        map[checkpoint.Key]bool // deleted partitions that the checkpoint files may still name; owner: Store.mu
 }
 
@@ -155,6 +156,9 @@ func setDefaults(o *Options) {
 	orElse(&o.CheckpointIntervalMs, 60_000)
 	orElse(&o.InitialDelayMs, 30_000)
 	orElse(&o.ReopenIntervalMs, limits.ReopenIntervalMs)
+	if o.JournalBytes == 0 && (o.InMemory || o.FS != nil && o.FS != vfs.OS) {
+		o.JournalBytes = -1 // nothing is gained in memory
+	}
 	if o.FS == nil {
 		o.FS = vfs.OS
 		if o.InMemory {
@@ -182,7 +186,9 @@ func (s *Store) openDirs() error {
 	dirs, clusterID, err := volume.OpenAll(s.fs, s.logger, s.options.Dirs, s.options.BrokerID, s.options.ClusterID)
 	s.clusterID = clusterID
 	for _, d := range dirs {
-		s.dirs = append(s.dirs, &logDir{Dir: d, path: d.Path, stale: map[checkpoint.Key]bool{}})
+		dir := &logDir{Dir: d, path: d.Path, stale: map[checkpoint.Key]bool{}}
+		dir.journal = newCommitJournal(s, dir)
+		s.dirs = append(s.dirs, dir)
 	}
 	return err
 }
@@ -417,7 +423,8 @@ func (s *Store) placement(key checkpoint.Key) (best *logDir, stale bool) {
 func (s *Store) newPartition(d *logDir, key checkpoint.Key, path string) *Partition {
 	p := &Partition{store: s, topic: key.Topic, id: key.Partition, producers: producer.New()}
 	p.place.Store(&place{d, path})
-	p.commits.Commit = p.commit
+	p.commits.Commit, p.commits.Owner = p.commit, p
+	s.committer.SetGroup(&p.commits, d.journal.group)
 	c := DefaultConfig()
 	p.config.Store(&c)
 	p.cleanedTo.Store(-1)
@@ -456,6 +463,9 @@ func (s *Store) setAside(p *Partition, suffix string) (aside string, err error) 
 	p.close()
 	s.mover.leave(p)
 	s.compactor.leave(p)
+	if err := p.logDir().journal.forget(p, 1<<63-1); err != nil {
+		s.logger.Warn("the commit journal still names a partition that was set aside", "topic", p.topic, "partition", p.id, "error", err)
+	}
 	p.headMu.Lock() // nothing may go on to rename files at this path: the next partition of the name gets it
 	defer p.headMu.Unlock()
 	aside = filepath.Join(p.logDir().path, layout.AsideDir(p.topic, p.id, checkpoint.RandomUUID(), suffix))
@@ -477,7 +487,10 @@ func (p *Partition) close() {
 	list := p.segments.Load()
 	p.setSegments(nil)
 	p.pending = nil
+	spare := p.spare
+	p.spare = nil
 	p.mu.Unlock()
+	p.dropSpare(spare)
 	groupcommit.Complete(waiters, err)
 	for _, g := range list.all {
 		g.release()

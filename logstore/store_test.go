@@ -48,7 +48,7 @@ type harness struct {
 func start(t testing.TB, change ...func(*Options)) *harness {
 	t.Helper()
 	logs := new(logBuffer)
-	h := &harness{t: t, logs: logs, o: Options{Dirs: []string{t.TempDir()}, Logger: slog.New(slog.NewTextHandler(logs, nil))}}
+	h := &harness{t: t, logs: logs, o: Options{JournalBytes: -1, Dirs: []string{t.TempDir()}, Logger: slog.New(slog.NewTextHandler(logs, nil))}}
 	for _, c := range change {
 		c(&h.o)
 	}
@@ -91,6 +91,11 @@ func (h *harness) kill() {
 	close(s.janitor.stop)
 	<-s.janitor.done
 	s.committer.Close()
+	for _, d := range s.dirs {
+		if err := d.journal.stop(false); err != nil {
+			h.t.Error(err)
+		}
+	}
 	for _, p := range s.All() {
 		p.close()
 	}
@@ -100,6 +105,23 @@ func (h *harness) kill() {
 		h.t.Error(err)
 	}
 	h.s = nil
+}
+
+// smallJournal is the size of a half that wraps after a few blocks.
+const smallJournal = 32 << 10
+
+// makeJournals has the commit journal of every directory made, by a commit there.
+func (h *harness) makeJournals() {
+	h.t.Helper()
+	for i := range h.s.dirs {
+		put(h.t, h.partition(fmt.Sprint("warm", i)), records("x"))
+	}
+	for _, d := range h.s.dirs {
+		d.journal.worker.Wait()
+		if d.journal.state != journalReady {
+			h.t.Fatalf("no journal in %s: %d", d.path, d.journal.state)
+		}
+	}
 }
 
 func (h *harness) restart() { h.t.Helper(); h.stop(); h.open() }

@@ -80,6 +80,10 @@ func (p *Partition) swap(group []*segment, g *segment) (swapped bool, err error)
 	if err := p.swappable(group); err != nil {
 		return false, err
 	}
+	next := group[len(group)-1].endOffset.Load()
+	if err := p.logDir().journal.forget(p, next); err != nil { // a start would write into the new file what stood in the old ones
+		return false, err
+	}
 	fsys := p.store.fs
 	if err := recovery.RenameSegment(fsys, p.path(), g.baseOffset, layout.CleanedSuffix, layout.SwapSuffix); err != nil {
 		if removeErr := recovery.RemoveSegment(fsys, p.path(), g.baseOffset, layout.SwapSuffix); removeErr != nil {

@@ -6,6 +6,21 @@ const (
 	// for the disk; a journalling file system folds parallel calls into one journal commit, so more is better up to
 	// the number of partitions that are written at the same time.
 	FlushWorkers = 64
+	// A half of the commit journal of a log directory is CommitJournalMinBytes long at first and grows up to
+	// CommitJournalMaxBytes while it is filled within CommitJournalGrowMs: the partitions' files are synced each time, by up to
+	// CommitJournalWriters at once.
+	CommitJournalWriters  = 8
+	CommitJournalMinBytes = 1 << 20
+	CommitJournalMaxBytes = 64 << 20
+	CommitJournalGrowMs   = 10_000
+	// CommitJournalBlockBytes bounds what one sync of the journal makes durable. What a partition appended since its last commit
+	// goes there up to CommitJournalEntryBytes, in a round that has filled a block already up to CommitJournalSmallBytes;
+	// beyond it a sync of its own file costs less than a second writing of its bytes (docs/design/commit.md).
+	CommitJournalBlockBytes = 1 << 20
+	CommitJournalEntryBytes = 64 << 10
+	CommitJournalSmallBytes = 16 << 10
+	// CommitJournalMarkBytes is the end of a half that only marks may use: a compaction must not wait for its write-back.
+	CommitJournalMarkBytes = 8 << 10
 	// CommitStalledMs is how long one commit may take before appends to its partition fail fast with a retriable error.
 	CommitStalledMs = 30_000
 	// ReopenIntervalMs is how often a partition that a failing disk took down is tried again, at first; the pause doubles

@@ -170,3 +170,15 @@ func (osFS) Lock(name string) (Lock, error) {
 }
 
 func (l *osLock) Unlock() error { return l.f.Close() }
+
+// localTypes are file systems on disks of this machine, which have one write cache for all files (statfs f_type).
+var localTypes = map[int64]bool{
+	unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.BTRFS_SUPER_MAGIC: true, unix.F2FS_SUPER_MAGIC: true,
+	unix.OVERLAYFS_SUPER_MAGIC: true, 0x2fc12fc1: true /* ZFS */, 0xca451a4e: true, /* bcachefs */
+}
+
+// Local says that dir lies on a disk of this machine: not on the network, not in memory.
+func Local(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && localTypes[int64(st.Type)]
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"kaas/logstore/checkpoint"
+	"kaas/logstore/journal"
 )
 
 // File and directory names, Kafka's (LogFileUtils.java, LogManager.java) except where marked ours.
@@ -30,6 +31,7 @@ const (
 	HighWatermarkName = "replication-offset-checkpoint" // Kafka's; neither needed nor touched
 	EndStateName      = "kaas-log-end-checkpoint"       // ours: log ends and sizes at a clean stop
 	CleanedToName     = "cleaner-offset-checkpoint"
+	SpareName         = "kaas-next-" // ours: with a number and TemporarySuffix, the file of the next segment
 	// MovedName stands in a directory that is complete and takes the place of another one of the same name. Ours.
 	MovedName     = "kaas-moved"
 	ResourcesName = "resources" // the resource store's directory
@@ -39,7 +41,7 @@ const (
 var OwnNames = map[string]bool{
 	LockName: true, checkpoint.MetaName: true, CleanShutdownName: true, RecoveryPointName: true, LogStartName: true,
 	HighWatermarkName: true, EndStateName: true, checkpoint.ProducerIDsName: true, ResourcesName: true,
-	CleanedToName: true, "bootstrap.checkpoint": true,
+	CleanedToName: true, journal.Names[0]: true, journal.Names[1]: true, "bootstrap.checkpoint": true,
 }
 
 // SegmentFile is <dir>/<20 digits><suffix>.

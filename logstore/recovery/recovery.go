@@ -32,6 +32,9 @@ type Task struct {
 	// it, or written again when Relaxed. -1: not known, because the process is a new one.
 	Durable int64
 	Relaxed bool
+	// Restore writes what the commit journal holds of the partition into its segments, before they are looked at. Nil: there
+	// is no journal.
+	Restore func(topicID [16]byte) error
 
 	// ScannedBytes and CutBytes are counted also when Run fails.
 	ScannedBytes, CutBytes int64
@@ -118,6 +121,11 @@ func (t *Task) run() error {
 	}
 	if err := t.finishSwaps(); err != nil {
 		return err
+	}
+	if t.Restore != nil {
+		if err := t.Restore(id); err != nil {
+			return err
+		}
 	}
 	if err := t.list(); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"kaas/internal/vfs"
 	"kaas/logstore/checkpoint"
+	"kaas/logstore/journal"
 	"kaas/logstore/layout"
 )
 
@@ -105,6 +106,7 @@ type State struct {
 	LogStarts      map[checkpoint.Key][]int64
 	CleanedTo      map[checkpoint.Key][]int64
 	Ends           map[checkpoint.Key][]int64 // end, active base, active size, 1 when producers are known; only if clean
+	Journal        *journal.Contents          // of the commit journal; nil: there is none
 }
 
 // ReadState reads the checkpoints and takes the clean mark away, durably: from here on a crash is a crash. Unreadable
@@ -134,6 +136,10 @@ func (d *Dir) ReadState() (st State, err error) {
 		if err := d.fs.SyncDir(d.Path); err != nil {
 			return st, err
 		}
+	}
+	st.Journal, err = journal.Load(d.fs, d.Path, 1<<64-1)
+	if err != nil {
+		return st, fmt.Errorf("the commit journal, which may hold acknowledged records, can't be read: %w", err)
 	}
 	return st, nil
 }

@@ -1,0 +1,228 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"kaas/internal/vfs"
+)
+
+const dir = "/data"
+
+func disk(t testing.TB) *vfs.Mem {
+	t.Helper()
+	m := vfs.NewRecording()
+	if err := errors.Join(m.MkdirAll(dir+"/t-0"), m.SyncDir("/"), m.SyncDir(dir)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+func made(t testing.TB, m vfs.FS, halfBytes int64) *Journal {
+	t.Helper()
+	j, err := Create(m, dir, halfBytes, 77)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Close() }) // twice where the test did
+	return j
+}
+
+// put writes one block with one entry.
+func put(t testing.TB, j *Journal, position int64, data string) {
+	t.Helper()
+	var b Block
+	b.Reset()
+	e := Entry{Topic: "t", TopicID: [16]byte{1}, Position: position, EndOffset: position + 1}
+	copy(b.Add(&e, len(data)), data)
+	if j.Room() < b.Len() {
+		j.Switch()
+	}
+	if err := j.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func logName(base int64) string { return fmt.Sprintf("%s/t-0/%d.log", dir, base) }
+
+func makeLog(t testing.TB, m vfs.FS, base int64) {
+	t.Helper()
+	f, err := m.OpenFile(logName(base), vfs.Create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// applied loads the journal and returns what it makes of the log.
+func applied(t testing.TB, m vfs.FS, last uint64) (*Contents, string) {
+	t.Helper()
+	c, err := Load(m, dir, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c == nil {
+		return nil, ""
+	}
+	t.Cleanup(func() { _ = c.Close() }) // twice where the test did
+	if _, err := c.Apply("t", 0, [16]byte{1}, 0, logName); err != nil {
+		t.Fatal(err)
+	}
+	b, err := vfs.ReadFile(m, logName(0), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, string(b)
+}
+
+func TestWhatWasWrittenIsApplied(t *testing.T) {
+	t.Parallel()
+	m := disk(t)
+	makeLog(t, m, 0)
+	j := made(t, m, 4*Alignment)
+	want := ""
+	for n := range 11 { // over both halves, more than once
+		text := fmt.Sprint("<", n, ">")
+		put(t, j, int64(len(want)), text)
+		if want += text; n < 4 {
+			continue
+		}
+		// Both halves hold the newest 5 to 8 of them; what lies before was written back.
+		c, got := applied(t, m, 1<<62)
+		if got != want || c.Torn || c.Gap || !c.Has("t", 0) {
+			t.Fatalf("after %d: %q, want %q, torn %v, gap %v", n, got, want, c.Torn, c.Gap)
+		}
+	}
+	if c, _ := applied(t, m, 9); c.Blocks >= 8 {
+		t.Errorf("%d blocks up to number 9", c.Blocks)
+	}
+	if err := j.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if c, _ := applied(t, m, 1<<62); c != nil {
+		t.Error("a removed journal is there")
+	}
+}
+
+// TestCrashWhileWriting: of a block that was not synced nothing is taken, or all.
+func TestCrashWhileWriting(t *testing.T) {
+	t.Parallel()
+	for picked := range 4 {
+		m := disk(t)
+		makeLog(t, m, 0)
+		if err := m.SyncDir(dir + "/t-0"); err != nil {
+			t.Fatal(err)
+		}
+		j := made(t, m, 4*Alignment)
+		put(t, j, 0, "one")
+		var clone *vfs.Mem
+		j.halves[0].file = &stopping{j.halves[0].file, func() {
+			var err error
+			if clone, err = m.Clone(func(n int) int { return min(picked, n-1) }); err != nil {
+				t.Error(err)
+			}
+		}}
+		put(t, j, 3, "two, which is the second block")
+		_, got := applied(t, clone, 1<<62)
+		if want := map[bool]string{true: "onetwo, which is the second block", false: "one"}[picked == 1 || picked == 2]; got != want {
+			// A prefix of a padded block is all of it that counts.
+			t.Errorf("outcome %d: %q, want %q", picked, got, want)
+		}
+		if err := clone.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// stopping looks at the disk before a sync.
+type stopping struct {
+	vfs.File
+	before func()
+}
+
+func (s *stopping) Datasync() error {
+	s.before()
+	return s.File.Datasync()
+}
+
+func TestForgottenAndForeign(t *testing.T) {
+	t.Parallel()
+	m := disk(t)
+	makeLog(t, m, 0)
+	j := made(t, m, 16*Alignment)
+	put(t, j, 0, "gone")
+	var b Block
+	b.Reset()
+	b.Add(&Entry{Topic: "t", TopicID: [16]byte{1}, BaseOffset: 1, Forget: true}, 0)
+	copy(b.Add(&Entry{Topic: "t", TopicID: [16]byte{2}, EndOffset: 9}, 5), "other")
+	before := b.Mark()
+	b.Add(&Entry{Topic: "t", TopicID: [16]byte{1}, EndOffset: 9}, 5)
+	b.Rewind(before)
+	copy(b.Add(&Entry{Topic: "t", TopicID: [16]byte{1}, BaseOffset: 40, EndOffset: 41}, 4), "lost")
+	if b.Entries() != 3 {
+		t.Fatalf("%d entries", b.Entries())
+	}
+	if err := j.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	if _, got := applied(t, m, 1<<62); got != "" {
+		t.Errorf("%q: of a forgotten segment, another topic id, or a segment that is gone", got)
+	}
+}
+
+func TestGrow(t *testing.T) {
+	t.Parallel()
+	m := disk(t)
+	makeLog(t, m, 0)
+	j := made(t, m, Alignment)
+	put(t, j, 0, "a")
+	if err := j.Grow(1, 3*Alignment); err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range []string{"b", "c", "d"} {
+		put(t, j, int64(i+1), text)
+	}
+	if c, got := applied(t, m, 1<<62); got != "abcd" || c.Blocks != 4 {
+		t.Errorf("%q in %d blocks", got, c.Blocks)
+	}
+}
+
+// FuzzLoad: no content makes the reader panic, hang or take much memory, and a block that was written is found before whatever
+// follows it.
+func FuzzLoad(f *testing.F) {
+	var b Block
+	b.Reset()
+	copy(b.Add(&Entry{Topic: "t", TopicID: [16]byte{1}, EndOffset: 1}, 4), "data")
+	f.Add(bytes.Clone(b.finish(77, 2)), uint16(0))
+	f.Add([]byte{}, uint16(9))
+	f.Fuzz(func(t *testing.T, tail []byte, flip uint16) {
+		m := disk(t)
+		makeLog(t, m, 0)
+		j := made(t, m, 2*Alignment)
+		put(t, j, 0, "kept")
+		if len(tail) > 0 {
+			tail = bytes.Clone(tail[:min(len(tail), Alignment)])
+			tail[int(flip)%len(tail)] ^= byte(flip >> 8)
+			if _, err := j.halves[0].file.WriteAt(tail, Alignment); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := Load(m, dir, 1<<62)
+		if err != nil {
+			return // a block that holds and makes no sense
+		}
+		defer func() { _ = c.Close() }()
+		if c.Blocks < 1 || !c.Has("t", 0) {
+			t.Fatalf("%d blocks", c.Blocks)
+		}
+	})
+}

@@ -1,0 +1,208 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"kaas/codec/batch"
+	"kaas/internal/limits"
+	"kaas/internal/vfs"
+	"kaas/logstore/journal"
+	"kaas/logstore/layout"
+)
+
+// journaled is a store whose commits go through a journal that is made already, and what its disk is asked for.
+func journaled(t testing.TB, before func(vfs.Op) error, change ...func(*Options)) *harness {
+	t.Helper()
+	fsys := &vfs.Faulty{FS: vfs.NewMem(), Before: before}
+	if err := fsys.MkdirAll("/data"); err != nil {
+		t.Fatal(err)
+	}
+	h := start(t, append([]func(*Options){func(o *Options) { o.Dirs, o.FS, o.JournalBytes, o.Cleaner = []string{"/data"}, fsys, 1<<20, byHand }}, change...)...)
+	h.makeJournals()
+	return h
+}
+
+// TestNoLockIsHeldAcrossACommit: while the disk does not answer, appends, reads, watermarks and new waiters go on, in the
+// partitions of the commit and in others; what is appended meanwhile shares the next commit.
+func TestNoLockIsHeldAcrossACommit(t *testing.T) {
+	t.Parallel()
+	for _, direct := range []bool{false, true} {
+		t.Run(fmt.Sprint("direct ", direct), func(t *testing.T) {
+			t.Parallel()
+			var holding atomic.Bool
+			var syncs atomic.Int64
+			began, proceed := make(chan struct{}, 1000), make(chan struct{})
+			h := journaled(t, func(op vfs.Op) error {
+				if op.Kind == vfs.OpDatasync && holding.Load() {
+					syncs.Add(1)
+					began <- struct{}{}
+					<-proceed
+				}
+				return nil
+			})
+			const partitions, rounds = 20, 5
+			value := "v"
+			if direct {
+				value = strings.Repeat("v", limits.CommitJournalEntryBytes)
+			}
+			var parts []*Partition
+			for i := range partitions {
+				parts = append(parts, h.partition(fmt.Sprint("t", i)))
+				put(t, parts[i], records(value))
+			}
+			holding.Store(true)
+			var served sync.WaitGroup
+			wait := func(p *Partition, offset int64) {
+				served.Add(1)
+				p.WhenCommitted(&Waiter{Offset: offset, Done: func(_ *Waiter, err error) {
+					if err != nil {
+						t.Error(err)
+					}
+					served.Done()
+				}})
+			}
+			for round := range int64(rounds) {
+				for _, p := range parts {
+					r, err := p.Append(records(value), AppendOptions{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					wait(p, r.LastOffset+1)
+					if round == 0 && p == parts[0] {
+						<-began // everything else happens while a sync hangs
+					}
+					if p.HighWatermark() != 1 || p.LastStableOffset() != 1 || p.LogEndOffset() != round+2 {
+						t.Fatalf("high watermark %d, stable %d, end %d", p.HighWatermark(), p.LastStableOffset(), p.LogEndOffset())
+					}
+					s, err := p.Read(0, 1<<20, true, ReadUncommitted)
+					if err != nil || s.Len == 0 {
+						t.Fatalf("%d bytes: %v", s.Len, err)
+					}
+					s.Release()
+				}
+			}
+			close(proceed)
+			served.Wait()
+			holding.Store(false)
+			for _, p := range parts {
+				if p.HighWatermark() != rounds+1 {
+					t.Errorf("high watermark %d", p.HighWatermark())
+				}
+			}
+			// The first partition's, then one for all. Its own files take one for each partition and commit.
+			if most := int64(3); !direct && syncs.Load() > most || direct && syncs.Load() > 2*partitions+1 {
+				t.Errorf("%d syncs for %d appends in %d partitions", syncs.Load(), rounds*partitions, partitions)
+			}
+		})
+	}
+}
+
+// TestRoundAllocatesNothing: append, round and completion, of many partitions.
+func TestRoundAllocatesNothing(t *testing.T) {
+	h := journaled(t, nil)
+	const partitions = 50
+	b := newCommitted(t, h, partitions, 100)
+	for range 150 { // until every index has its first piece of memory
+		b.round(t)
+	}
+	if n := testing.AllocsPerRun(100, func() { b.round(t) }); n > 0 {
+		t.Errorf("%v allocations a round of %d partitions", n, partitions)
+	}
+}
+
+// committed appends to many partitions and waits for all.
+type committed struct {
+	parts   []*Partition
+	batches [][]byte
+	waiters []Waiter
+	left    atomic.Int64
+	done    chan struct{}
+}
+
+func newCommitted(t testing.TB, h *harness, partitions, valueBytes int) *committed {
+	t.Helper()
+	b := &committed{done: make(chan struct{}, 1), waiters: make([]Waiter, partitions)}
+	for i := range partitions {
+		b.parts = append(b.parts, h.partition(fmt.Sprint("a", i)))
+		b.batches = append(b.batches, stamped(h.s.nowMs(), strings.Repeat("x", valueBytes)))
+		b.waiters[i].Done = func(_ *Waiter, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			if b.left.Add(-1) == 0 {
+				b.done <- struct{}{}
+			}
+		}
+	}
+	return b
+}
+
+// round appends one batch to each partition and returns when all are committed.
+func (b *committed) round(t testing.TB) {
+	b.left.Store(int64(len(b.parts)))
+	for i, p := range b.parts {
+		batch.View(b.batches[i]).SetBaseOffset(0)
+		r, err := p.Append(b.batches[i], AppendOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.waiters[i].Offset = r.LastOffset + 1
+		p.WhenCommitted(&b.waiters[i])
+	}
+	<-b.done
+}
+
+// TestStopLeavesNoJournal, and a start after a crash takes from it what the logs do not have.
+func TestStopLeavesNoJournal(t *testing.T) {
+	t.Parallel()
+	var journalSyncs, logSyncs atomic.Int64
+	h := journaled(t, func(op vfs.Op) error {
+		switch {
+		case op.Kind != vfs.OpDatasync:
+		case strings.HasSuffix(op.Name, ".journal"):
+			journalSyncs.Add(1)
+		case strings.HasSuffix(op.Name, layout.LogSuffix):
+			logSyncs.Add(1)
+		}
+		return nil
+	})
+	exists := func() bool {
+		for _, name := range journal.Names {
+			if _, err := h.o.FS.Stat(filepath.Join("/data", name)); !errors.Is(err, fs.ErrNotExist) {
+				return true
+			}
+		}
+		return false
+	}
+	p := h.partition("t")
+	journalSyncs.Store(0)
+	logSyncs.Store(0)
+	for i := range 10 {
+		put(t, p, records(fmt.Sprint(i)))
+	}
+	if j, l := journalSyncs.Load(), logSyncs.Load(); j != 10 || l != 0 || p.DurableOffset() != 10 || p.synced.Load() != 0 {
+		t.Errorf("%d syncs of the journal, %d of the log; durable %d, in its own file %d", j, l, p.DurableOffset(), p.synced.Load())
+	}
+	h.s.checkpoint()
+	if p.synced.Load() != 10 || p.recoveryPoint.Load() != 10 {
+		t.Errorf("after a checkpoint: synced %d, recovery point %d", p.synced.Load(), p.recoveryPoint.Load())
+	}
+	if !exists() {
+		t.Error("no journal while it runs")
+	}
+	h.restart()
+	if exists() {
+		t.Error("a clean stop left a journal")
+	}
+	p = h.partition("t")
+	if p.LogEndOffset() != 10 || h.s.counters.RecoveredBytes.Load() != 0 {
+		t.Errorf("end %d, %d bytes scanned", p.LogEndOffset(), h.s.counters.RecoveredBytes.Load())
+	}
+}
