@@ -56,6 +56,8 @@ type Options struct {
 	RequestMemoryBytes int64
 	// Pool nil: every request of class pool is refused as if it were full.
 	Pool Pool
+	// DataPool runs those with codec.API.DataPlane. nil: Pool does.
+	DataPool Pool
 	// Metrics nil counts nothing.
 	Metrics Metrics
 	// Clock nil: time.Now.
@@ -83,6 +85,7 @@ type Broker struct {
 	TopicCreator meta.TopicCreator
 	Resources    meta.ResourceStore
 	Pool         Pool
+	DataPool     Pool
 	Metrics      Metrics
 	Logger       *slog.Logger
 	Clock        func() time.Time
@@ -128,7 +131,7 @@ func New(o Options) (*Broker, error) {
 	}
 	b := &Broker{
 		Store: o.Store, Images: o.Images, Config: o.Config, Authorizer: o.Authorizer, Sasl: o.Sasl, Quotas: o.Quotas, Throttled: o.Throttled, TopicCreator: o.TopicCreator,
-		Resources: o.Resources, Pool: o.Pool, Metrics: o.Metrics, Logger: o.Logger, Clock: o.Clock,
+		Resources: o.Resources, Pool: o.Pool, DataPool: o.DataPool, Metrics: o.Metrics, Logger: o.Logger, Clock: o.Clock,
 	}
 	b.authenticates = make(map[string]bool)
 	for _, l := range o.Config.Listeners {

@@ -183,7 +183,11 @@ func (b *Broker) offLoopWhenLarge(handle func(*codec.Request)) func(*codec.Reque
 
 // submit hands a request to the worker pool; false: it is full, the request stays.
 func (b *Broker) submit(r *codec.Request, handle func(*codec.Request)) bool {
-	return b.Pool != nil && b.Pool.Submit(codec.Guarded(r, b.Logger, handle))
+	pool := b.Pool
+	if r.API.DataPlane && b.DataPool != nil {
+		pool = b.DataPool
+	}
+	return pool != nil && pool.Submit(codec.Guarded(r, b.Logger, handle))
 }
 
 func notServed(api *codec.API, header codec.Header) error {

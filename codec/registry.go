@@ -48,6 +48,10 @@ type API struct {
 	// (KIP-896). Zero means MinVersion.
 	MinServed int16
 	Class     Class
+	// DataPlane keys of class Pool wait for a disk of the log store and for nothing
+	// else. They run on workers of their own: those of the others may all hang in a
+	// resource store that does not answer.
+	DataPlane bool
 	// EstimateBytes bounds the memory that decoding and answering takes beyond the
 	// frame, before anything is allocated. Nil: DefaultEstimate.
 	EstimateBytes func(header Header, bodyBytes int) int

@@ -20,7 +20,7 @@ import (
 //     begins. kafka-transactions finds hanging transactions by it.
 func (c *Coordinators) describeProducersAPI() codec.API {
 	return codec.API{
-		Key: 61, Name: "DescribeProducers", MinVersion: 0, MaxVersion: 0, Class: codec.Pool, Handle: c.describeProducers,
+		Key: 61, Name: "DescribeProducers", MinVersion: 0, MaxVersion: 0, Class: codec.Pool, DataPlane: true, Handle: c.describeProducers,
 		Refuse: refuseWith(func(r *codec.Request) kmsg.Response {
 			request := kmsg.NewPtrDescribeProducersRequest()
 			if !decodeGroupRequest(r, request) {

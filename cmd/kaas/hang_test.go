@@ -253,6 +253,10 @@ func TestStoreThatHangs(t *testing.T) {
 	if during[n/2] > 10*before[n/2]+50*time.Millisecond {
 		t.Errorf("median %v before, %v while the store hangs", before[n/2], during[n/2])
 	}
+	// A producer that is new asks for its id.
+	if got := produceFor(t, address, 100*time.Millisecond); len(got) < 4 {
+		t.Errorf("%d records of new producers", len(got))
+	}
 	if *hangFor > 0 {
 		loaded := produceFor(t, address, *hangFor)
 		store.hang(false)

@@ -359,9 +359,10 @@ func (s *server) startBroker(ctx context.Context) (err error) {
 		Authorizer: authorizer, Users: s.users, Quotas: s.quotas,
 		Resources: s.resources, Images: s.images, Config: s.config, Logs: s.store, Logger: s.logger, LogLevel: s.level, DropTopic: s.dropTopic(), Policies: s.policies,
 	})
+	dataPool := admin.NewPool(limits.DataPoolWorkers, limits.DataPoolQueue, s.logger)
 	s.registry.Gauge("kaas_admin_requests", func() float64 { return float64(s.admin.Pool().Waiting()) })
 	metrics := newRequestMetrics(s.registry)
-	options := broker.Options{RequestMemoryBytes: s.memoryLimit / 100 * limits.RequestPercent, Store: s.store, Images: s.images, Config: s.config, Logger: s.logger, Metrics: metrics, Pool: s.admin.Pool(),
+	options := broker.Options{RequestMemoryBytes: s.memoryLimit / 100 * limits.RequestPercent, Store: s.store, Images: s.images, Config: s.config, Logger: s.logger, Metrics: metrics, Pool: s.admin.Pool(), DataPool: dataPool,
 		Authorizer: authorizer, Sasl: s.saslMechanisms(), Quotas: s.quotas, Throttled: newThrottleMetrics(s.registry)}
 	if !s.config.Dev {
 		options.Resources, options.TopicCreator = s.resources, s.admin.TopicCreator()
@@ -374,6 +375,7 @@ func (s *server) startBroker(ctx context.Context) (err error) {
 	}
 	s.onStop("the broker", func(context.Context) error { s.broker.Close(); return nil })
 	s.onStop("admin requests", s.admin.Close)
+	s.onStop("requests of the data plane's pool", dataPool.Close)
 	if s.apis, err = codec.NewRegistry(labelled(s.config.ProfilingAPILabelsEnable, slices.Concat(s.broker.APIs(), s.admin.APIs()))...); err != nil {
 		return err
 	}

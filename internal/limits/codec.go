@@ -54,6 +54,12 @@ const (
 	// published: enough to share the copy of the maps, few enough to be seen soon.
 	ObserverEventsPerChange = 512
 
+	// DataPoolWorkers and DataPoolQueue are those of requests that wait for a disk of
+	// the log store (InitProducerId, DescribeProducers): one block of producer ids is
+	// written for 1,000 of them.
+	DataPoolWorkers = 4
+	DataPoolQueue   = 4096
+
 	// ObserverEnsureWorkers open partitions at a time; each waits for a few syncs.
 	// With 16 of them 1,000 topics were not made sooner, and who produced meanwhile
 	// waited three times as long (docs/design/admin.md).
