@@ -148,7 +148,7 @@ func TestCreateTopicsRefusedByReconciler(t *testing.T) {
 	// A manifest that claims the name but is itself refused, so that no topic of
 	// that name is served.
 	older := meta.NewKafkaTopic("claimed")
-	older.Metadata.Name = "older"
+	older.Metadata.Name = "an-older-one" // before the other one also within a millisecond
 	older.Spec.TopicName = "claimed"
 	older.Spec.Config = map[string]any{"no.such": 1}
 	if _, err := h.store.Create(t.Context(), older); err != nil {
