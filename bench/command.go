@@ -114,7 +114,7 @@ address of a broker that runs. Each row says what was durable.`,
 	flags.StringVar(&o.Rival, "rival", "kafka", "kafka, or host:port of a broker that runs")
 	flags.IntVar(&o.RivalPID, "rival-pid", 0, "process of a rival that runs, for its processor time")
 	flags.StringVar(&o.Launcher, "launcher", filepath.Join("e2e", "kafka", "broker"), "starts Apache Kafka from a server.properties")
-	flags.DurationVar(&o.WarmUp, "warm-up", 30*time.Second, "of the rival")
+	flags.DurationVar(&o.WarmUp, "warm-up", 45*time.Second, "of the rival")
 	flags.StringVar(&o.DataParent, "data", os.TempDir(), "where the data directories are made and removed")
 	flags.StringVar(&o.Results, "results", filepath.Join("bench", "results"), "where the row of the run is appended; empty writes none")
 	flags.Int64Var(&megabytes, "megabytes", 500, "moved in each measured run")

@@ -125,7 +125,10 @@ func runCompare(o compareOptions, out io.Writer) (err error) {
 		return fmt.Errorf("warm-up of %s: %w", o.Rival, err)
 	}
 	sides := [2]*contender{{name: "kaas", address: ours.address, process: ours.Process}, rival}
-	r.Figures = append(r.Figures, footprints(sides)...)
+	if rival.ready > 0 {
+		r.Figures = append(r.Figures, newFigure("idle", rival.name, "exec to listening", "ms", "", []float64{milliseconds(rival.ready)}))
+	}
+	r.Figures = append(r.Figures, footprints(sides, "resident memory, nothing asked of kaas, the rival warmed up")...)
 	for number, c := range contests() {
 		figures, err := hold(o, c, number, sides, out)
 		r.Figures = append(r.Figures, figures...)
@@ -140,6 +143,7 @@ func runCompare(o compareOptions, out io.Writer) (err error) {
 			r.Figures = append(r.Figures, failure("latency", err))
 		}
 	}
+	r.Figures = append(r.Figures, footprints(sides, "resident memory, after all of it")...)
 	fmt.Fprintf(out, "=== %s\n%s=== %s\n", r.about(), tableOf(r.Figures), verdicts(r.Figures))
 	for _, f := range r.Figures {
 		if f.Note != "" {
@@ -212,17 +216,14 @@ func startRival(o compareOptions) (*contender, error) {
 	return c, nil
 }
 
-// footprints are the idle sides, before anything was asked of them.
-func footprints(sides [2]*contender) (figures []figure) {
+// footprints are the sides at rest.
+func footprints(sides [2]*contender, name string) (figures []figure) {
 	for _, side := range sides {
-		if side.ready > 0 {
-			figures = append(figures, newFigure("idle", side.name, "exec to listening", "ms", "", []float64{milliseconds(side.ready)}))
-		}
 		if side.process == nil {
 			continue
 		}
 		if resident, _, err := side.process.Memory(); err == nil {
-			figures = append(figures, newFigure("idle", side.name, "resident memory", "MiB", "", []float64{float64(resident) / mib}))
+			figures = append(figures, newFigure("idle", side.name, name, "MiB", "", []float64{float64(resident) / mib}))
 		}
 	}
 	return figures
