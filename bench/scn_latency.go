@@ -116,6 +116,9 @@ func durablePartitions(o options, out io.Writer) (figures []figure, err error) {
 		sayLatency(out, scenario, fmt.Sprintf("kaas, %d partitions", counts[i]), l)
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
 	for i, n := range counts {
 		figures = append(figures, found[i].figures(scenario, "kaas", fmt.Sprintf("ack, %d/s over %d partitions", rate, n))[1:]...)
 		if n == 100 {
@@ -173,6 +176,9 @@ func tailLatency(o options, out io.Writer) (figures []figure, err error) {
 		sayLatency(out, scenario, names[i], latencies)
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
 	for i, name := range names {
 		figures = append(figures, found[i].figures(scenario, name, "ack")...)
 	}

@@ -12,7 +12,8 @@
 // be driven by the same client and promises nothing that a broker promises.
 //
 // Goroutines: a load owns one or two a connection and waits for all of them
-// before it returns; Polls, Deaf and Members have theirs until Close. Counters
+// before it returns; Polls, Deaf and Members have theirs until Close;
+// one that starts children lives as long as the process. Counters
 // that a load's goroutines share are read after those have ended. Locks:
 // LockedBuffer's, never held while calling out.
 package rig

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,14 +50,32 @@ func (b *LockedBuffer) String() string {
 	return b.kept.String()
 }
 
+// starter is a thread that lives as long as this process. A child's death
+// signal is sent when the thread that started it ends, and a thread ends with
+// its goroutine when that has locked it, as the senders of paced loads do.
+var starter = sync.OnceValue(func() chan<- func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for start := range work {
+			start()
+		}
+	}()
+	return work
+})
+
 // StartProcess starts a child that dies with this process.
 func StartProcess(name string, arguments ...string) (*Process, error) {
 	p := &Process{Command: exec.Command(name, arguments...), Output: &LockedBuffer{}, Exited: make(chan struct{})}
 	p.Command.Stdout, p.Command.Stderr = p.Output, p.Output
 	p.Command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.Command.WaitDelay = 5 * time.Second // a grandchild may keep the pipes open
-	p.Started = time.Now()
-	if err := p.Command.Start(); err != nil {
+	started := make(chan error, 1)
+	starter() <- func() {
+		p.Started = time.Now()
+		started <- p.Command.Start()
+	}
+	if err := <-started; err != nil {
 		return nil, err
 	}
 	go func() {

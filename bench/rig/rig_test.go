@@ -5,6 +5,8 @@ import (
 	"errors"
 	"hash/crc32"
 	"math/rand/v2"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -175,6 +177,39 @@ func TestCompressedBatchDecodes(t *testing.T) {
 		var decoded kmsg.RecordBatch
 		if err := decoded.ReadFrom(frame[len(frame)-d.batch:]); err != nil || decoded.Attributes != kind || int(decoded.NumRecords) != d.records || d.batch > plain.batch*3/4 {
 			t.Errorf("%s: %v, attributes %d, %d bytes of %d", codec, err, decoded.Attributes, d.batch, plain.batch)
+		}
+	}
+}
+
+// A child outlives the thread that asked for it. Several ask at a time, since
+// the first thread of a process never ends.
+func TestChildOutlivesThread(t *testing.T) {
+	t.Parallel()
+	const several = 4
+	started, meet := make(chan *Process, several), sync.WaitGroup{}
+	meet.Add(several)
+	for range several {
+		go func() {
+			runtime.LockOSThread() // the thread ends with the goroutine
+			meet.Done()
+			meet.Wait()
+			p, err := StartProcess("sleep", "60")
+			if err != nil {
+				t.Error(err)
+			}
+			started <- p
+		}()
+	}
+	for range several {
+		p := <-started
+		if p == nil {
+			continue
+		}
+		select {
+		case <-p.Exited:
+			t.Errorf("the child was ended: %v", p.Command.ProcessState)
+		case <-time.After(100 * time.Millisecond):
+			p.Kill()
 		}
 	}
 }
