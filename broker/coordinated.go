@@ -8,6 +8,7 @@ import (
 	"kaas/broker/describe"
 	"kaas/logstore"
 	"kaas/meta"
+	"kaas/obs"
 )
 
 // startCoordinators makes the coordinators and has the observer tell them what this
@@ -27,6 +28,9 @@ func (b *Broker) startCoordinators() {
 	b.hooks.topicRemoved = append(b.hooks.topicRemoved, c.TopicRemoved)
 	b.hooks.topicsLoaded = append(b.hooks.topicsLoaded, c.TopicsLoaded)
 }
+
+// RegisterMetrics registers the series of the coordinators.
+func (b *Broker) RegisterMetrics(r *obs.Registry) { b.coordinators.Metrics(r) }
 
 // describers are the handlers that answer from the image alone.
 func (b *Broker) describers() *describe.Handlers {

@@ -21,6 +21,8 @@ type Options[M Machine] struct {
 	// NewMachine makes an empty machine for each load of a shard.
 	NewMachine func(shard int32) M
 	Logger     *slog.Logger
+	// Loaded, when set, is told of each load: on the shard's goroutine.
+	Loaded func(shard int32, records int64, took time.Duration)
 	// Clock is the time of day; nil: time.Now. Deadlines use its monotonic part.
 	Clock func() time.Time
 }

@@ -180,8 +180,12 @@ func (s *shard[M]) load() (*core, M, error) {
 	s.box.mu.Lock()
 	s.box.open = true
 	s.box.mu.Unlock()
+	took := time.Since(began)
+	if s.runtime.options.Loaded != nil {
+		s.runtime.options.Loaded(s.index, l.records, took)
+	}
 	if l.records > 0 {
-		s.logger.Info("coordinator loaded", "records", l.records, "endOffset", endOffset, "ms", time.Since(began).Milliseconds())
+		s.logger.Info("coordinator loaded", "records", l.records, "endOffset", endOffset, "ms", took.Milliseconds())
 	}
 	return core, machine, nil
 }

@@ -56,6 +56,7 @@ func (m *Machine) OffsetCommit(t *coord.Turn, req *kmsg.OffsetCommitRequest, don
 			done(CommitResponse(req, codeInvalidCommitSize))
 			return
 		}
+		m.counts.Commits.Add(int64(len(records)))
 	}
 	reply(t, done, response, func(code int16) *kmsg.OffsetCommitResponse { return CommitResponse(req, code) })
 }

@@ -39,6 +39,7 @@ type Config struct {
 	// NewMemberSuffix makes the random part of a member id (a UUID). Given from
 	// outside, because a state machine has no source of chance.
 	NewMemberSuffix func() string
+	Counters        *Counters // nil: nobody looks
 	Logger          *slog.Logger
 }
 

@@ -332,6 +332,7 @@ func (m *Machine) fenceLate(t *coord.Turn, g *group, mem *consumerMember, reason
 	if g.consumer == nil || g.consumer.members[mem.id] != mem {
 		return // it has left since
 	}
+	m.counts.MembersDropped.Add(1)
 	m.logger.Info("consumer is taken out of its group", "group", g.id, "member", mem.id, "reason", reason)
 	if err := m.fence(t, g, mem); err != nil {
 		// It did not fit into a batch, which nobody can help here; it is tried again.

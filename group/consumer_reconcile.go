@@ -84,6 +84,7 @@ func (m *Machine) makePlan(t *coord.Turn, g *group, image *meta.Image) *refusal 
 			records = append(records, consumerTargetRecord(g.id, members[i].ID, plan[i]))
 		}
 	}
+	m.counts.Plans.Add(1)
 	m.logger.Info("consumer group has a new plan", "group", g.id, "epoch", c.epoch, "members", len(members), "changed", len(records), "assignor", name)
 	return m.emitConsumer(t, g, append(records, consumerPlanRecord(g.id, c.epoch, t.WallMs))...)
 }

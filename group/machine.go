@@ -17,6 +17,7 @@ import (
 type Machine struct {
 	config *Config
 	logger *slog.Logger
+	counts *Counters
 	groups map[string]*group
 	// mostGroups since the map was made; a map never gives memory back by itself.
 	mostGroups int
@@ -33,10 +34,13 @@ type Machine struct {
 
 // NewMachine returns an empty machine.
 func NewMachine(config *Config) *Machine {
-	m := &Machine{config: config, logger: config.Logger, groups: map[string]*group{},
+	m := &Machine{config: config, logger: config.Logger, counts: config.Counters, groups: map[string]*group{},
 		transactions: transactions{open: map[int64]*openTransaction{}, verifying: map[int64][]*Verification{}}}
 	if m.logger == nil {
 		m.logger = slog.New(slog.DiscardHandler)
+	}
+	if m.counts == nil {
+		m.counts = &Counters{}
 	}
 	m.retention.Fire = m.checkRetention
 	m.sweeps.timer.Fire = m.sweep

@@ -75,6 +75,7 @@ func (m *Machine) completeJoin(t *coord.Turn, g *group) {
 	t.Cancel(&g.rebalance)
 	for _, mem := range g.ordered() {
 		if mem.join == nil && !mem.isStatic {
+			m.counts.MembersDropped.Add(1)
 			m.logger.Info("member did not rejoin in time", "group", g.id, "member", mem.id)
 			m.removeMember(t, g, mem)
 		}
@@ -95,6 +96,7 @@ func (m *Machine) completeJoin(t *coord.Turn, g *group) {
 	g.protocol = g.selectProtocol()
 	g.updateSubscribedTopics()
 	g.transition(t, stateCompletingRebalance)
+	m.counts.Rebalances.Add(1)
 	m.logger.Info("generation begins", "group", g.id, "generation", g.generation, "members", len(g.members), "protocol", g.protocol)
 	for _, mem := range g.ordered() {
 		mem.isNew, mem.awaitsSync = false, true
@@ -181,6 +183,7 @@ func (m *Machine) sessionTimer(t *coord.Turn, g *group, mem *member) {
 	if !mem.isNew && (mem.join != nil || mem.sync != nil) {
 		return
 	}
+	m.counts.MembersDropped.Add(1)
 	m.logger.Info("member's session ended", "group", g.id, "member", mem.id, "sessionTimeoutMs", mem.sessionTimeoutMs)
 	m.removeMember(t, g, mem)
 	m.membersLeft(t, g, "session of "+mem.id+" ended")
@@ -195,6 +198,7 @@ func (m *Machine) syncExpired(t *coord.Turn, g *group) {
 	removed := 0
 	for _, mem := range g.ordered() {
 		if mem.awaitsSync {
+			m.counts.MembersDropped.Add(1)
 			m.logger.Info("member did not sync in time", "group", g.id, "member", mem.id, "generation", g.generation)
 			m.removeMember(t, g, mem)
 			removed++

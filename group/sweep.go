@@ -75,6 +75,7 @@ func (m *Machine) expire(t *coord.Turn, g *group) int {
 			}
 		}
 	}
+	m.counts.Expired.Add(int64(len(tombstones)))
 	if left == 0 && len(g.offsets.pending) == 0 && g.recorded && g.consumer == nil && g.state == stateEmpty && len(g.pending) == 0 {
 		tombstones = append(tombstones, groupTombstone(g.id))
 	}

@@ -143,6 +143,7 @@ func (m *Machine) TxnOffsetCommit(t *coord.Turn, req *kmsg.TxnOffsetCommitReques
 			done(TxnCommitResponse(req, codeInvalidCommitSize))
 			return
 		}
+		m.counts.Commits.Add(int64(len(records)))
 	}
 	reply(t, done, response, func(code int16) *kmsg.TxnOffsetCommitResponse { return TxnCommitResponse(req, code) })
 }

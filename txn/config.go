@@ -17,6 +17,7 @@ type Config struct {
 	// called on the shard's goroutine, never before the transaction's Prepare record
 	// is committed.
 	WriteMarkers func(Markers)
+	Counters     *Counters // nil: nobody looks
 	Logger       *slog.Logger
 }
 

@@ -67,6 +67,14 @@ func repeated(state State, commit bool) int16 {
 	return kerr.InvalidTxnState.Code
 }
 
+func (m *Machine) decided(commit bool) {
+	if commit {
+		m.counts.Committed.Add(1)
+	} else {
+		m.counts.Aborted.Add(1)
+	}
+}
+
 func prepareState(commit bool) State {
 	if commit {
 		return PrepareCommit
@@ -89,6 +97,7 @@ func (m *Machine) endV0(t *coord.Turn, x *transaction, req *EndRequest) EndResul
 	if !m.put(t, x.id, &d) {
 		return endFailed(kerr.UnknownServerError.Code)
 	}
+	m.decided(req.Commit)
 	m.beginMarkers(t, x)
 	return endFailed(0)
 }
@@ -156,6 +165,7 @@ func (m *Machine) prepareV2(t *coord.Turn, x *transaction, commit bool, fresh in
 		return kerr.UnknownServerError.Code
 	}
 	x.lastEpoch = lastEpoch
+	m.decided(commit)
 	m.beginMarkers(t, x)
 	return 0
 }

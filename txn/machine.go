@@ -18,6 +18,7 @@ import (
 type Machine struct {
 	config *Config
 	logger *slog.Logger
+	counts *Counters
 	// coordinatorEpoch goes into the markers: the leader epoch of the shard's partition.
 	coordinatorEpoch int32
 
@@ -34,9 +35,12 @@ type Machine struct {
 
 // NewMachine returns an empty machine.
 func NewMachine(config *Config, coordinatorEpoch int32) *Machine {
-	m := &Machine{config: config, logger: config.Logger, coordinatorEpoch: coordinatorEpoch, transactions: map[string]*transaction{}, ongoing: map[string]*transaction{}}
+	m := &Machine{config: config, logger: config.Logger, counts: config.Counters, coordinatorEpoch: coordinatorEpoch, transactions: map[string]*transaction{}, ongoing: map[string]*transaction{}}
 	if m.logger == nil {
 		m.logger = slog.New(slog.DiscardHandler)
+	}
+	if m.counts == nil {
+		m.counts = &Counters{}
 	}
 	m.timeouts.Fire = m.abortTimedOut
 	m.expiry.Fire = m.removeExpired

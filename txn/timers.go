@@ -19,7 +19,9 @@ func (m *Machine) abortTimedOut(t *coord.Turn) {
 		}
 		m.logger.Info("a transaction is aborted, its time is over", "transactionalId", id, "producerId", x.producerID, "epoch", x.epoch,
 			"startMs", x.startMs, "timeoutMs", x.timeoutMs)
-		m.fence(t, x) // what does not fit is logged, and tried again by the next look
+		if m.fence(t, x) == 0 { // else it did not fit, is logged, and tried again by the next look
+			m.counts.TimedOut.Add(1)
+		}
 	}
 }
 

@@ -68,6 +68,7 @@ type Coordinators struct {
 	logger         *slog.Logger
 	clock          func() time.Time
 
+	counters     counters
 	groups       *coord.Runtime[*group.Machine]
 	transactions *coord.Runtime[*txn.Machine]
 

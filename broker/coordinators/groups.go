@@ -37,11 +37,11 @@ func (c *Coordinators) newGroups(clock func() time.Time) *coord.Runtime[*group.M
 		RegexRefreshIntervalMs:       int64(c.config.GroupConsumerRegexRefreshIntervalMs),
 		ConsumerMigrationPolicy:      c.config.GroupConsumerMigrationPolicy,
 		Image:                        c.images.Load,
-		NewMemberSuffix:              newMemberSuffix, Logger: c.logger.With("room", "group"),
+		NewMemberSuffix:              newMemberSuffix, Counters: &c.counters.groups, Logger: c.logger.With("room", "group"),
 	}
 	return coord.NewRuntime(coord.Options[*group.Machine]{
 		NewMachine: func(int32) *group.Machine { return group.NewMachine(machine) },
-		Logger:     c.logger.With("room", "coord"), Clock: clock,
+		Logger:     c.logger.With("room", "coord"), Clock: clock, Loaded: c.counters.loaded(&c.counters.groupLoads),
 	})
 }
 

@@ -24,6 +24,7 @@ func (c *Coordinators) newTransactions(clock func() time.Time) *coord.Runtime[*t
 		ExpirationMs:            int64(c.config.TransactionalIDExpirationMs),
 		AbortTimedOutIntervalMs: int64(c.config.TransactionAbortTimedOutTransactionCleanupIntervalMs),
 		RemoveExpiredIntervalMs: int64(c.config.TransactionRemoveExpiredTransactionCleanupIntervalMs),
+		Counters:                &c.counters.transactions,
 		Logger:                  c.logger.With("room", "txn"),
 	}
 	return coord.NewRuntime(coord.Options[*txn.Machine]{
@@ -32,7 +33,7 @@ func (c *Coordinators) newTransactions(clock func() time.Time) *coord.Runtime[*t
 			own.WriteMarkers = func(m txn.Markers) { c.writeMarkers(shard, m) }
 			return txn.NewMachine(&own, c.coordinatorEpoch(shard))
 		},
-		Logger: c.logger.With("room", "coord"), Clock: clock,
+		Logger: c.logger.With("room", "coord"), Clock: clock, Loaded: c.counters.loaded(&c.counters.transactionLoads),
 	})
 }
 

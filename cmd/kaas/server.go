@@ -373,6 +373,7 @@ func (s *server) startBroker(ctx context.Context) (err error) {
 	if target, ok := any(s.broker).(logstore.Listener); ok {
 		s.listener.target.Store(&target)
 	}
+	s.broker.RegisterMetrics(s.registry)
 	s.onStop("the broker", func(context.Context) error { s.broker.Close(); return nil })
 	s.onStop("admin requests", s.admin.Close)
 	s.onStop("requests of the data plane's pool", dataPool.Close)

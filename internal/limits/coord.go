@@ -30,4 +30,8 @@ const (
 	CoordReloadMaxMs   = 30_000
 	// CoordSkippedRecordLines of log about records that a load can't read; the rest is only counted.
 	CoordSkippedRecordLines = 5
+	// CoordCensusMs is how long a count of all groups and transactions serves the metrics, and CoordCensusWaitMs how
+	// long a scrape waits for shards that load or are busy.
+	CoordCensusMs     = 1_000
+	CoordCensusWaitMs = 250
 )
