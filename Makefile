@@ -106,7 +106,7 @@ fuzz-short:
 nightly:
 	$(GO) test -count=1 -timeout 3h -v -run 'TestMetamorphic|TestCompactionAgainstModel|TestCrashExplorer' ./logstore -metamorphic.for=10m -explore.limit=5000
 	$(GO) test -count=1 -v -timeout 10m -run 'TestStoreThatHangs' ./cmd/kaas -hang.for=1m
-	KAAS_SEED=random $(GO) test -count=4 -timeout 1h -run 'TestConsumerSimulation|TestSimulation$$' ./group
+	KAAS_SEED=random $(GO) test -count=4 -timeout 1h -run 'TestConsumerSimulation|TestSimulation$$' ./group ./broker/coordinators
 
 clean:
 	rm -rf kaas bin

@@ -58,7 +58,7 @@ var layers = []layer{
 	{dir: "auth/sasl", may: []string{"auth", "auth/scram"}, why: "the state of one connection's authentication"},
 	{dir: "quota", why: "who has taken how much; it knows no connection"},
 	{dir: "coord", may: []string{"codec/batch", "meta"}, why: "the single-owner shard runtime; its log is a port"},
-	{dir: "coord/coordtest", may: []string{"coord", "codec/batch"}, why: "a log in memory for the tests of coord and of its machines"},
+	{dir: "coord/coordtest", may: []string{"coord", "codec/batch", "logstore/producer"}, why: "a log in memory for the tests of coord and of its machines, and a data partition for simulations"},
 	{dir: "txn", may: []string{"coord"}, modules: []string{"github.com/twmb/franz-go/pkg/kbin", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "state machines without I/O"},
 	{dir: "group/assignor", why: "which member gets which partition: functions, no state"},
 	{dir: "group/consumerlog", modules: []string{"github.com/twmb/franz-go/pkg/kbin"}, why: "the bytes of consumer groups' records"},

@@ -1,7 +1,6 @@
 package txn
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -9,10 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"kaas/codec/batch"
 	"kaas/coord"
 	"kaas/coord/coordtest"
-	"kaas/logstore/producer"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -49,25 +46,10 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-type entry struct {
-	view   batch.View
-	value  string
-	commit bool // of a marker
-}
-
-// partition is a data partition: the real producer state over a list of batches.
+// partition is a data partition.
 type partition struct {
-	topic     TopicPartition
-	entries   []entry
-	states    *producer.States
-	committed int
-	waiters   []waiter // by rising place
-	shown     []string // by read_committed so far
-}
-
-type waiter struct {
-	place int
-	done  func()
+	topic TopicPartition
+	*coordtest.Partition
 }
 
 type world struct {
@@ -98,7 +80,7 @@ type outcome struct {
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 1)), log: coordtest.NewLog(), freshID: 100}
 	for i := range int32(3) {
-		w.partitions = append(w.partitions, &partition{topic: TopicPartition{"t", i}, states: producer.New()})
+		w.partitions = append(w.partitions, &partition{TopicPartition{"t", i}, coordtest.NewPartition()})
 	}
 	for i := range 4 {
 		w.clients = append(w.clients, &client{world: w, id: fmt.Sprint("id", i%3), version: int16(i%2) * Version2})
@@ -166,7 +148,9 @@ func (w *world) step() {
 	w.turn()
 	for _, p := range w.partitions {
 		if w.quiet || w.chance(40) {
-			p.commit(w)
+			if err := p.Commit(); err != nil {
+				w.t.Fatalf("partition %d: %v", p.topic.Partition, err)
+			}
 		}
 	}
 	for _, c := range w.clients {
@@ -183,7 +167,7 @@ func (w *world) misfortune() {
 		w.broker++
 		w.mail = nil
 		for _, p := range w.partitions {
-			p.crash(w)
+			p.Crash(w.random.IntN(p.Uncommitted() + 1))
 		}
 		w.reload()
 	case w.chance(0.3):
@@ -238,80 +222,11 @@ func (w *world) writeMarkers(m Markers) {
 				report()
 				return
 			}
-			if !w.partitions[topic.Partition].mark(m, report) {
+			if !w.partitions[topic.Partition].Mark(coordtest.Marker{ProducerID: m.ProducerID, Epoch: m.ProducerEpoch, CoordinatorEpoch: m.CoordinatorEpoch, Commit: m.Commit, Raised: m.Raised}, report) {
 				report()
 			}
 		})
 	}
-}
-
-// mark appends a marker; false: a newer epoch refuses it.
-func (p *partition) mark(m Markers, done func()) bool {
-	view := batch.View(batch.EndTxnMarker(nil, m.ProducerID, m.ProducerEpoch, m.Commit, m.CoordinatorEpoch, 0))
-	parsed, err := producer.ParseMarker(view)
-	if err != nil || p.states.CheckMarker(view, parsed) != nil || m.Raised && p.states.CheckRaised(view) != nil {
-		return false
-	}
-	p.add(entry{view: view, commit: m.Commit})
-	p.waiters = append(p.waiters, waiter{len(p.entries), done})
-	return true
-}
-
-func (p *partition) add(e entry) {
-	var m producer.Marker
-	if e.view.IsControl() {
-		m, _ = producer.ParseMarker(e.view)
-	}
-	e.view.SetBaseOffset(int64(len(p.entries)))
-	p.states.Apply(e.view, m, producer.Position{Offset: int64(len(p.entries))}, 0)
-	p.entries = append(p.entries, e)
-}
-
-func (p *partition) commit(w *world) {
-	if p.committed == len(p.entries) {
-		return
-	}
-	p.committed = len(p.entries)
-	for len(p.waiters) > 0 {
-		done := p.waiters[0].done
-		p.waiters = p.waiters[1:]
-		done()
-	}
-	visible := p.visible(p.states.Committed(int64(p.committed)))
-	if len(visible) < len(p.shown) || !slices.Equal(visible[:len(p.shown)], p.shown) {
-		w.t.Fatalf("partition %d shows %v after it showed %v", p.topic.Partition, visible, p.shown)
-	}
-	p.shown = visible
-}
-
-// crash keeps what is committed and some of the rest.
-func (p *partition) crash(w *world) {
-	keep := p.committed + w.random.IntN(len(p.entries)-p.committed+1)
-	entries := p.entries[:keep]
-	p.entries, p.states, p.waiters = nil, producer.New(), nil
-	for _, e := range entries {
-		p.add(e)
-	}
-	p.committed = len(p.entries)
-}
-
-// visible is what read_committed shows below the last stable offset.
-func (p *partition) visible(first producer.Position, open bool) (values []string) {
-	end := p.committed
-	if open {
-		end = min(end, int(first.Offset))
-	}
-	commits := map[int64]bool{} // by producer id, what the next marker says
-	for i := len(p.entries) - 1; i >= 0; i-- {
-		e := &p.entries[i]
-		if e.view.IsControl() {
-			commits[e.view.ProducerID()] = e.commit
-		} else if i < end && commits[e.view.ProducerID()] {
-			values = append(values, e.value)
-		}
-	}
-	slices.Reverse(values)
-	return values
 }
 
 // append is what Produce does: append, or verify and append with the guard.
@@ -319,7 +234,7 @@ func (w *world) append(p *partition, c request, done func(code int16)) {
 	broker := w.broker
 	switch code := p.tryAppend(c, 0, done); {
 	case code == codeUnverified:
-		guard := p.states.BeginVerification(c.producerID, c.epoch, c.sequence, 0)
+		guard := p.BeginVerification(c.record())
 		add := AddRequest{TransactionalID: c.id, ProducerID: c.producerID, ProducerEpoch: c.epoch, Partitions: []TopicPartition{p.topic}, ClientVersion: c.version}
 		verified := func(code int16) {
 			if broker != w.broker {
@@ -348,34 +263,16 @@ const codeUnverified = -1_000
 
 // tryAppend calls done itself, later, when it returns 0.
 func (p *partition) tryAppend(c request, guard uint64, done func(code int16)) int16 {
-	b := batch.Builder{Transactional: true, HasProducer: true, ProducerID: c.producerID, ProducerEpoch: c.epoch, BaseSequence: c.sequence}
-	b.Append(0, nil, []byte(c.value))
-	bytes, err := b.Build(nil)
-	if err != nil {
-		panic(err)
-	}
-	view := batch.View(bytes)
-	repeated, err := p.states.Check(view, true)
-	place := len(p.entries) + 1
-	switch {
-	case err != nil:
-		return kerr.InvalidProducerEpoch.Code
-	case repeated != nil:
-		place = int(repeated.LastOffset) + 1
-	default:
-		if err := p.states.CheckGuard(view, guard); errors.Is(err, producer.ErrUnverified) {
-			return codeUnverified
-		} else if err != nil {
-			return kerr.InvalidTxnState.Code
-		}
-		p.add(entry{view: view, value: c.value})
-	}
-	if place <= p.committed {
-		done(0)
+	switch err := p.Append(c.record(), guard, func() { done(0) }); err {
+	case nil:
 		return 0
+	case coordtest.ErrUnverified:
+		return codeUnverified
+	case coordtest.ErrGuard:
+		return kerr.InvalidTxnState.Code
+	default:
+		return kerr.InvalidProducerEpoch.Code
 	}
-	p.waiters = append(p.waiters, waiter{place, func() { done(0) }})
-	return 0
 }
 
 // settle lets everything that is under way come to its end.
@@ -402,11 +299,10 @@ func (w *world) settle() {
 func (w *world) check() {
 	seen := map[string]int{}
 	for _, p := range w.partitions {
-		first, open := p.states.Committed(int64(len(p.entries)))
-		if open {
-			w.t.Fatalf("partition %d: the transaction at %d is open for ever", p.topic.Partition, first.Offset)
+		if p.Open() {
+			w.t.Fatalf("partition %d: a transaction is open for ever", p.topic.Partition)
 		}
-		for _, value := range p.visible(first, false) {
+		for _, value := range p.Visible() {
 			seen[value]++
 		}
 	}
@@ -447,6 +343,10 @@ type request struct {
 	epoch      int16
 	sequence   int32
 	value      string
+}
+
+func (r *request) record() coordtest.Record {
+	return coordtest.Record{ProducerID: r.producerID, Epoch: r.epoch, Sequence: r.sequence, Value: r.value}
 }
 
 type phase uint8
