@@ -120,6 +120,17 @@ func (o *offsets) pendingOnly() []topicPartition {
 	return only
 }
 
+// pendingID is the topic's id in the newest pending offset of a partition.
+func (o *offsets) pendingID(p topicPartition) [16]byte {
+	var newest offset
+	for _, topics := range o.pending {
+		if value, ok := topics[p.topic][p.partition]; ok && value.order > newest.order {
+			newest = value
+		}
+	}
+	return newest.topicID
+}
+
 type topicPartition struct {
 	topic     string
 	partition int32

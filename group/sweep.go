@@ -133,6 +133,12 @@ func (m *Machine) TopicsDeleted(t *coord.Turn, topics map[string][16]byte) {
 				}
 			}
 		}
+		// What an open transaction has for such a topic must not count when it commits.
+		for _, p := range g.offsets.pendingOnly() {
+			if id, deleted := topics[p.topic]; deleted && sameTopic(g.offsets.pendingID(p), id) {
+				tombstones = append(tombstones, offsetTombstone(g.id, p.topic, p.partition))
+			}
+		}
 		m.emitTombstones(t, g, tombstones)
 		return len(tombstones)
 	})
