@@ -172,9 +172,9 @@ func (r *Reconciler) run(ctx context.Context, events <-chan meta.Event) {
 			return
 		case event, ok := <-events:
 			if ok {
-				var names []string
-				names, ok = r.noteAll(event, events)
+				names, ended := r.noteAll(event, events)
 				r.reconcileNames(ctx, names)
+				ok = !ended
 			}
 			if !ok {
 				if events = r.resume(ctx); events == nil {

@@ -3,9 +3,11 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -275,5 +277,61 @@ func TestRefusedSpecsAreLogged(t *testing.T) {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %s in %s", want, log.String())
 		}
+	}
+}
+
+// watchedStore counts watches, and can end the one that is under way.
+type watchedStore struct {
+	meta.ResourceStore
+	mu      sync.Mutex
+	watches int
+	end     context.CancelFunc
+}
+
+func (s *watchedStore) Watch(ctx context.Context, kind meta.Kind, revision string) (<-chan meta.Event, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx, s.end = context.WithCancel(ctx)
+	s.watches++
+	return s.ResourceStore.Watch(ctx, kind, revision)
+}
+
+func (s *watchedStore) endWatch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end()
+}
+
+func (s *watchedStore) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.watches
+}
+
+// The reconciler lists anew when its watch has ended, and at no other time: with many
+// topics a list per change is what makes a broker slow.
+func TestOneWatchIsEnough(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, t.TempDir())
+	store := &watchedStore{ResourceStore: s}
+	startReconciler(t, store, nil)
+	for i := range 20 {
+		name := fmt.Sprint("t", i)
+		if _, err := s.Create(t.Context(), meta.NewKafkaTopic(name)); err != nil {
+			t.Fatal(err)
+		}
+		awaitReason(t, s, name, "Reconciled")
+	}
+	if got := store.count(); got != 1 {
+		t.Errorf("%d watches for 20 topics", got)
+	}
+	store.endWatch()
+	eventually(t, "it watches again", func() bool { return store.count() == 2 })
+	if _, err := s.Create(t.Context(), meta.NewKafkaTopic("after")); err != nil {
+		t.Fatal(err)
+	}
+	awaitReason(t, s, "after", "Reconciled")
+	if got := store.count(); got != 2 {
+		t.Errorf("%d watches", got)
 	}
 }
