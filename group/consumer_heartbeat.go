@@ -64,7 +64,7 @@ func (m *Machine) checkConsumerHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest
 	case req.ServerAssignor != nil && !slices.Contains(m.config.ConsumerAssignors, *req.ServerAssignor):
 		return refuse(codeUnsupportedAssignor, "the broker has no assignor "+*req.ServerAssignor+"; it has "+strings.Join(m.config.ConsumerAssignors, ", "))
 	}
-	if req.SubscribedTopicRegex != nil && *req.SubscribedTopicRegex != "" {
+	if g := m.groups[req.Group]; req.SubscribedTopicRegex != nil && *req.SubscribedTopicRegex != "" && !g.knowsRegex(*req.SubscribedTopicRegex) {
 		if _, err := compileRegex(*req.SubscribedTopicRegex); err != nil {
 			return refuse(codeInvalidRegularExpression, "the regular expression is not one of RE2: "+err.Error())
 		}

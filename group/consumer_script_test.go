@@ -7,12 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 
 	"kaas/coord"
 	"kaas/group/assignor"
 	"kaas/group/consumerlog"
-	"kaas/internal/limits"
 	"kaas/meta"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -237,16 +235,4 @@ func checkConsumer(g *group) error {
 		}
 	}
 	return nil
-}
-
-// An expression that is too long to be compiled by a shard is refused.
-func TestLongRegex(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("a", limits.GroupRegexBytes)
-	if _, err := compileRegex(long); err != nil {
-		t.Error(err)
-	}
-	if _, err := compileRegex(long + "a"); err == nil {
-		t.Error("an expression of any length is taken")
-	}
 }

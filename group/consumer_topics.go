@@ -2,10 +2,8 @@ package group
 
 import (
 	"encoding/binary"
-	"fmt"
 	"hash/fnv"
 	"maps"
-	"regexp"
 	"slices"
 
 	"kaas/coord"
@@ -22,6 +20,9 @@ type seenTopics struct {
 	// not yet.
 	matched   *meta.Image
 	matchedMs int64
+	// searches that take more than a turn, the one that is under way first.
+	searches []*matching
+	search   coord.Timer
 }
 
 // TopicFilter says whether who asks may know of a topic. Nil: there is nobody to ask
@@ -41,33 +42,6 @@ func (m *Machine) image() *meta.Image {
 		return image
 	}
 	return noTopics
-}
-
-// compileRegex reads an expression of RE2's syntax. Topics must match as a whole.
-func compileRegex(expression string) (*regexp.Regexp, error) {
-	if len(expression) > limits.GroupRegexBytes {
-		return nil, fmt.Errorf("it has %d bytes, at most %d are allowed", len(expression), limits.GroupRegexBytes)
-	}
-	if _, err := regexp.Compile(expression); err != nil { // by itself: "a)(b" must not be helped by what is put around it
-		return nil, err
-	}
-	return regexp.Compile(`\A(?:` + expression + `)\z`)
-}
-
-// resolve lists the topics that match, sorted.
-func resolve(expression string, image *meta.Image, allowed TopicFilter) []string {
-	compiled, err := compileRegex(expression)
-	if err != nil {
-		return nil // an expression of a newer syntax, from another broker's log
-	}
-	var topics []string
-	for _, topic := range image.Topics() {
-		if compiled.MatchString(topic.Name) && allowed(topic.Name) {
-			topics = append(topics, topic.Name)
-		}
-	}
-	slices.Sort(topics)
-	return topics
 }
 
 // refreshRegexes records what the group's regular expressions match now: new ones
@@ -91,10 +65,10 @@ func (m *Machine) refreshRegexes(t *coord.Turn, g *group, image *meta.Image, sub
 		return false
 	}
 	var records []coord.Record
-	for regex := range used {
+	for _, regex := range slices.Sorted(maps.Keys(used)) {
 		if known := c.regexes[regex]; allowed != nil && (known == nil || all) {
-			topics := resolve(regex, image, allowed)
-			if known == nil || !slices.Equal(known.topics, topics) {
+			topics, ok := m.find(t, g, regex, image, allowed)
+			if ok && (known == nil || !slices.Equal(known.topics, topics)) {
 				records = append(records, consumerRegexRecord(g.id, regex, topics, t.WallMs, t.WallMs))
 			}
 		}

@@ -38,6 +38,12 @@ const (
 	// GroupRegexRefreshMs: the regular expressions of a group are matched against changed topics at most this often
 	// (GroupMetadataManager's batched refresh).
 	GroupRegexRefreshMs = 10_000
+	// GroupRegexSize is the parts of a regular expression with its repetitions written out; a match takes that many
+	// steps of some 10 ns for each character of a name at the worst: 160 ms for the longest name. Plain text within
+	// GroupRegexBytes is never above it.
+	GroupRegexSize = 64 << 10
+	// GroupRegexTurnSteps of matching end a turn: 50 ms at the worst, milliseconds usually.
+	GroupRegexTurnSteps = 5_000_000
 	// GroupRegexBytes is the longest regular expression that a member may subscribe by: it is compiled by the shard.
 	GroupRegexBytes = 64 << 10
 )
