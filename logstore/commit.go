@@ -20,14 +20,25 @@ func (p *Partition) commit() {
 }
 
 // syncFiles syncs the files up to the log end. It is a commit of the partition, and what lets the journal forget it. Calls
-// take turns: one that found nothing to sync because another one is at it must not return before that one.
+// take turns: one that found nothing to sync because another one is at it must not return before that one. Caller: no lock.
 func (p *Partition) syncFiles() {
+	waiters, moved, err := p.syncInTurn()
+	if err != nil {
+		// The kernel may have dropped the dirty pages and reports the error once: a second fdatasync would succeed
+		// without having written them. Only a recovery from disk tells what is left.
+		p.fail(err)
+		return
+	}
+	p.announce(waiters, moved)
+}
+
+func (p *Partition) syncInTurn() (waiters *Waiter, moved bool, err error) {
 	p.syncMu.Lock()
 	defer p.syncMu.Unlock()
 	p.mu.Lock()
 	if p.failure.Load() != nil {
 		p.mu.Unlock()
-		return
+		return nil, false, nil
 	}
 	generation := p.generation
 	end := p.end.load()
@@ -47,7 +58,6 @@ func (p *Partition) syncFiles() {
 	}
 	p.mu.Unlock()
 
-	var err error
 	if unnamed != "" {
 		err = p.store.fs.Rename(unnamed, layout.SegmentFile(p.path(), base, layout.LogSuffix))
 	}
@@ -56,14 +66,12 @@ func (p *Partition) syncFiles() {
 		current := p.generation == generation
 		p.mu.Unlock()
 		if !current {
-			return // recovered from disk meanwhile: this was about files that it has let go of
+			return nil, false, nil // recovered from disk meanwhile: this was about files that it has let go of
 		}
-		// The kernel may have dropped the dirty pages and reports the error once: a second fdatasync would succeed
-		// without having written them. Only a recovery from disk tells what is left.
-		p.fail(fmt.Errorf("commit up to offset %d: %w", end.offset, err))
-		return
+		return nil, false, fmt.Errorf("commit up to offset %d: %w", end.offset, err)
 	}
-	p.announce(p.committed(end, generation, true))
+	waiters, moved = p.committed(end, generation, true)
+	return waiters, moved, nil
 }
 
 // committed takes over that everything below end is durable; inFiles: in the partition's own files. announce what it returns.

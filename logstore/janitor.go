@@ -445,7 +445,7 @@ func (s *Store) Close(ctx context.Context) error {
 			p.mu.Unlock()
 		}
 		s.committer.Close()
-		journals = s.endJournals(all)
+		journals = s.endJournals(ctx, all)
 	}()
 	select {
 	case <-stopped:
@@ -472,8 +472,9 @@ func (s *Store) Close(ctx context.Context) error {
 	return errors.Join(append(errs, s.unlock())...)
 }
 
-// endJournals writes back what the journals hold and removes them. Nothing is committed any more.
-func (s *Store) endJournals(all []*Partition) error {
+// endJournals writes back what the journals hold and removes them, unless the stop has taken too long: then the directories are
+// unlocked already. Nothing is committed any more.
+func (s *Store) endJournals(ctx context.Context, all []*Partition) error {
 	whole := map[*logDir]bool{}
 	for _, d := range s.dirs {
 		whole[d] = true
@@ -488,7 +489,7 @@ func (s *Store) endJournals(all []*Partition) error {
 	}
 	var errs []error
 	for _, d := range s.dirs {
-		errs = append(errs, d.journal.stop(whole[d]))
+		errs = append(errs, d.journal.stop(whole[d] && ctx.Err() == nil))
 	}
 	return errors.Join(errs...)
 }

@@ -327,6 +327,13 @@ func (j *commitJournal) forget(p *Partition, baseOffset int64) error {
 // restore writes again what the journal holds of a failed partition and its files may not: their last sync failed. It waits
 // for a round that p may be part of.
 func (j *commitJournal) restore(p *Partition) error {
+	if err := j.restoreInTurn(p); err != nil {
+		return err
+	}
+	return j.retire()
+}
+
+func (j *commitJournal) restoreInTurn(p *Partition) error {
 	j.turn.Lock()
 	defer j.turn.Unlock()
 	durable := p.durable.Load()
@@ -347,28 +354,22 @@ func (j *commitJournal) restore(p *Partition) error {
 		}
 		p.synced.Store(durable)
 	}
-	return j.retire()
+	return nil
 }
 
 // retire removes a journal that failed. Until it is gone no partition of its last block may serve: a start would write what it
-// holds over what was appended since. Caller: turn.
+// holds over what was appended since. Caller: no lock.
 func (j *commitJournal) retire() error {
+	for _, p := range j.needed() {
+		p.syncFiles()
+	}
+	j.turn.Lock()
+	defer j.turn.Unlock()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.state != journalDead {
 		return nil
 	}
-	var todo []*Partition
-	for half := range j.held {
-		for p := range j.held[half] {
-			todo = append(todo, p)
-		}
-	}
-	j.mu.Unlock()
-	for _, p := range todo {
-		p.syncFiles()
-	}
-	j.mu.Lock()
 	if !j.free(0) || !j.free(1) {
 		return errors.New("the commit journal failed, and a partition is not recovered from it yet")
 	}
@@ -380,10 +381,23 @@ func (j *commitJournal) retire() error {
 	return nil
 }
 
+// needed are the partitions that a dead journal has records of.
+func (j *commitJournal) needed() (all []*Partition) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.state != journalDead {
+		return nil
+	}
+	for half := range j.held {
+		for p := range j.held[half] {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
 // retireAlone is retire when no partition's recovery is there to do it: a mark was being written.
 func (j *commitJournal) retireAlone() {
-	j.turn.Lock()
-	defer j.turn.Unlock()
 	err := j.retire()
 	j.mu.Lock()
 	defer j.mu.Unlock()
