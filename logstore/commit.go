@@ -1,7 +1,6 @@
 package logstore
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -43,8 +42,8 @@ func (p *Partition) syncInTurn() (waiters *Waiter, moved bool, err error) {
 	generation := p.generation
 	end := p.end.load()
 	p.unflushed, p.flushDueMs = 0, 0
-	syncDir, unnamed, base := p.dirUnsynced, p.unnamed, p.unnamedBase
-	p.dirUnsynced, p.unnamed = false, ""
+	syncDir := p.dirUnsynced
+	p.dirUnsynced = false
 	all := p.segments.Load().all
 	for i := len(all) - 1; i >= 0; i-- {
 		g := all[i]
@@ -58,10 +57,7 @@ func (p *Partition) syncInTurn() (waiters *Waiter, moved bool, err error) {
 	}
 	p.mu.Unlock()
 
-	if unnamed != "" {
-		err = p.store.fs.Rename(unnamed, layout.SegmentFile(p.path(), base, layout.LogSuffix))
-	}
-	if err = errors.Join(err, p.sync(syncDir && err == nil)); err != nil {
+	if err := p.sync(syncDir); err != nil {
 		p.mu.Lock()
 		current := p.generation == generation
 		p.mu.Unlock()

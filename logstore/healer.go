@@ -165,7 +165,7 @@ func (p *Partition) adopt(q *Partition) error {
 	p.unflushed, p.flushDueMs, p.markers = 0, 0, nil
 	p.generation++
 	spare := p.spare
-	p.spare, p.spareWanted, p.unnamed = nil, false, ""
+	p.spare, p.spareWanted = nil, false
 	p.failure.Store(nil)
 	pending := len(p.pending) > 0
 	p.mu.Unlock()

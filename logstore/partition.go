@@ -59,8 +59,6 @@ type Partition struct {
 	spare        *spareFile          // nil: none; owner: mu
 	spareWanted  bool                // the janitor was asked for one; owner: mu
 	spares       int64               // how many were made; owner: mu
-	unnamed      string              // the name that the file of the segment at unnamedBase still has, "": none; owner: mu
-	unnamedBase  int64               // owner: mu
 	dirUnsynced  bool                // a segment was created since the directory was synced; owner: mu
 	txnMissing   bool                // some segment has txnMissing; owner: mu
 	pending      []pendingSeal       // sealed segments whose files are not written; owner: mu

@@ -71,8 +71,8 @@ func (g *segment) waitedMs(timestampMs, nowMs int64) (int64, error) {
 	return nowMs - g.createdMs, nil
 }
 
-// spareFile is the file of the next segment, made ahead so that a roll is no file system operation under the partition's lock:
-// the commit gives it its name. A start removes it: nothing in a file without its name was acknowledged.
+// spareFile is the file of the next segment, made ahead so that all that a roll does to the file system under the partition's lock
+// is a rename.
 type spareFile struct {
 	file vfs.File
 	name string
@@ -124,28 +124,23 @@ func (p *Partition) dropSpare(s *spareFile) {
 	}
 }
 
-// nextFile is the file of the segment that begins at end. unnamed: its name has to be given at the commit. Caller: mu.
-func (p *Partition) nextFile(g *segment, relaxed bool) (f vfs.File, unnamed string, err error) {
+// nextFile is the file of the segment g. It gets its name at once: what a producer with acks=1 was told must outlive the
+// process, and a start removes files without a name. Caller: mu.
+func (p *Partition) nextFile(g *segment) (vfs.File, error) {
 	s := p.spare
 	p.spare, p.spareWanted = nil, false
-	name := g.path(layout.LogSuffix)
-	switch {
-	case s == nil || p.unnamed != "":
-		p.spare = s
-		f, err = p.store.fs.OpenFile(name, vfs.Create|vfs.Truncate)
-		return f, p.unnamed, err
-	case relaxed: // its records are acknowledged before a commit, and must outlive the process
-		if err := p.store.fs.Rename(s.name, name); err != nil {
-			return nil, "", errors.Join(err, s.file.Close())
-		}
-		return s.file, "", nil
+	if s == nil {
+		return p.store.fs.OpenFile(g.path(layout.LogSuffix), vfs.Create|vfs.Truncate)
 	}
-	p.unnamedBase = g.baseOffset
-	return s.file, s.name, nil
+	if err := p.store.fs.Rename(s.name, g.path(layout.LogSuffix)); err != nil {
+		return nil, errors.Join(err, s.file.Close())
+	}
+	return s.file, nil
 }
 
-// roll seals the active segment and makes a new one at the log end. The new file has its name, durably, with the next commit; the
-// sealed segment's index files and the producer snapshot are written by the janitor. On an error nothing has changed. Caller: mu.
+// roll seals the active segment and makes a new one at the log end. The new file is durable with the next commit, which
+// syncs the directory too; the sealed segment's index files and the producer snapshot are written by the janitor. On an error
+// nothing has changed. Caller: mu.
 func (p *Partition) roll(nowMs int64) (*segment, error) {
 	list := p.segments.Load()
 	old := list.active()
@@ -161,11 +156,10 @@ func (p *Partition) roll(nowMs int64) (*segment, error) {
 	if err := old.loadMaxTimestamp(); err != nil {
 		return nil, err
 	}
-	f, unnamed, err := p.nextFile(g, p.config.Load().FlushMessages > 1)
+	f, err := p.nextFile(g)
 	if err != nil {
 		return nil, err
 	}
-	p.unnamed = unnamed
 	index.AppendTime(writable, old.maxTimestampMs, old.maxTimestampAt, old.baseOffset)
 	g.file.Store(&openFile{f})
 	g.mem.Store(new(index.Writable))
