@@ -43,7 +43,7 @@ func (p *Partition) syncInTurn() (waiters *Waiter, moved bool, err error) {
 	end := p.end.load()
 	p.unflushed, p.flushDueMs = 0, 0
 	syncDir := p.dirUnsynced
-	p.dirUnsynced = false
+	p.dirUnsynced, p.dirSyncing = false, syncDir
 	all := p.segments.Load().all
 	for i := len(all) - 1; i >= 0; i-- {
 		g := all[i]
@@ -81,8 +81,9 @@ func (p *Partition) committed(end position, generation int64, inFiles bool) (wai
 		p.durable.Store(end.offset)
 		p.committedTo = end
 	}
-	if inFiles && end.offset > p.synced.Load() {
-		p.synced.Store(end.offset)
+	if inFiles {
+		p.dirSyncing = false
+		p.synced.Store(max(p.synced.Load(), end.offset))
 	}
 	if p.failure.Load() != nil {
 		return nil, false // its waiters know; the recovery keeps what is durable
@@ -110,7 +111,7 @@ const (
 // little of one partition is welcome. Caller: j.turn, and the group's goroutine.
 func (p *Partition) gather(j *commitJournal, room int64, small bool) (part roundPart, verdict int) {
 	p.mu.Lock()
-	if p.failure.Load() != nil || p.end.offset.Load() == p.durable.Load() && !p.dirUnsynced {
+	if p.failure.Load() != nil || p.end.offset.Load() == p.durable.Load() && !p.dirUnsynced && !p.dirSyncing {
 		p.unflushed, p.flushDueMs = 0, 0
 		p.commits.SinceMs.Store(0)
 		p.mu.Unlock()
@@ -118,7 +119,7 @@ func (p *Partition) gather(j *commitJournal, room int64, small bool) (part round
 	}
 	part = roundPart{p: p, end: p.end.load(), generation: p.generation}
 	segments, at := p.segments.Load().from(p.committedTo)
-	if p.logDir() != j.dir || p.dirUnsynced || len(segments) == 0 || len(segments) > 2 {
+	if p.logDir() != j.dir || p.dirUnsynced || p.dirSyncing || len(segments) == 0 || len(segments) > 2 {
 		p.mu.Unlock()
 		return part, gatherDirect
 	}

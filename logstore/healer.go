@@ -163,6 +163,7 @@ func (p *Partition) adopt(q *Partition) error {
 	p.cleanedTo.Store(q.cleanedTo.Load())
 	p.totalBytes.Store(q.totalBytes.Load())
 	p.unflushed, p.flushDueMs, p.markers = 0, 0, nil
+	p.dirSyncing = false
 	p.generation++
 	spare := p.spare
 	p.spare, p.spareWanted = nil, false

@@ -206,3 +206,62 @@ func TestStopLeavesNoJournal(t *testing.T) {
 		t.Errorf("end %d, %d bytes scanned", p.LogEndOffset(), h.s.counters.RecoveredBytes.Load())
 	}
 }
+
+// TestNoBlockForASegmentWithoutAName: while the directory is being synced, what is appended to its new segment is not committed
+// by the journal, which can't bring the file back.
+func TestNoBlockForASegmentWithoutAName(t *testing.T) {
+	t.Parallel()
+	var holding atomic.Bool
+	began, proceed := make(chan struct{}), make(chan struct{})
+	h := journaled(t, func(op vfs.Op) error {
+		if op.Kind == vfs.OpSyncDir && op.Name == "/data/t-0" && holding.CompareAndSwap(true, false) {
+			close(began)
+			<-proceed
+		}
+		return nil
+	})
+	p := h.partition("t", func(c *Config) { c.FlushMessages = 1 << 60 }) // commits when it is told to
+	add := func() {
+		if _, err := p.Append(records("x"), AppendOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j := h.s.dirs[0].journal
+	ask := func() int {
+		j.turn.Lock()
+		defer j.turn.Unlock()
+		j.block.Reset()
+		_, verdict := p.gather(j, 1<<20, false)
+		return verdict
+	}
+	add()
+	h.s.checkpoint()
+	p.syncFiles()
+	p.mu.Lock()
+	if _, err := p.roll(h.s.nowMs()); err != nil {
+		t.Error(err)
+	}
+	p.mu.Unlock()
+	if err := p.writeOut(); err != nil { // it syncs the directory, too
+		t.Fatal(err)
+	}
+	if got := ask(); got != gatherDirect {
+		t.Errorf("after a roll: %d", got)
+	}
+	holding.Store(true)
+	var work sync.WaitGroup
+	work.Go(p.syncFiles)
+	<-began
+	if got := ask(); got != gatherDirect {
+		t.Errorf("while the directory is synced, nothing appended: %d", got)
+	}
+	add()
+	if got := ask(); got != gatherDirect {
+		t.Errorf("while the directory is synced: %d", got)
+	}
+	close(proceed)
+	work.Wait()
+	if got := ask(); got != gathered {
+		t.Errorf("after it: %d", got)
+	}
+}

@@ -61,6 +61,7 @@ type Partition struct {
 	spares       int64               // how many were made; owner: mu
 	dirUnsynced  bool                // a segment was created since the directory was synced; owner: mu
 	txnMissing   bool                // some segment has txnMissing; owner: mu
+	dirSyncing   bool                // that sync runs; until it has ended the name of a segment may not outlive a crash; owner: mu
 	pending      []pendingSeal       // sealed segments whose files are not written; owner: mu
 	checkpointed int64               // recovery point of the newest checkpoint file; owner: mu
 	rollJitterMs int64               // owner: mu
