@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -47,7 +51,7 @@ then --override; what comes later wins.
 SIGTERM and SIGINT stop the broker: it takes no new connections, answers what is
 in flight, commits and exits with 0. A second signal exits at once.`,
 		Example: brokerExamples,
-		Args:    cobra.MaximumNArgs(1),
+		Args:    oneFile,
 		RunE: func(_ *cobra.Command, files []string) error {
 			started := time.Now()
 			cfg, warnings, err := config.LoadBroker(files, os.Environ(), overrides)
@@ -66,6 +70,20 @@ in flight, commits and exits with 0. A second signal exits at once.`,
 	cmd.Flags().StringArrayVar(&overrides, "override", nil, "a `key=value` that wins over file and environment; may be repeated")
 	cmd.Flags().BoolVar(&dev, "dev", false, "keep everything in memory; admin requests that write are refused")
 	return cmd
+}
+
+// oneFile checks the arguments. A key=value without its flag is a mistake that is
+// made easily, and as a file it would only not exist.
+func oneFile(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return fmt.Errorf("one configuration file at most, got %q; see kaas broker --help", args)
+	}
+	if len(args) == 1 && strings.Contains(args[0], "=") {
+		if _, err := os.Stat(args[0]); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("configuration file %s does not exist; a key=value stands behind --override", args[0])
+		}
+	}
+	return nil
 }
 
 func isTerminal(f *os.File) bool {
@@ -108,11 +126,15 @@ func serve(cfg *config.Broker, logger *slog.Logger, level *slog.LevelVar, starte
 	return nil
 }
 
-// settle keeps the heap below the container's limit, and a moment later gives back
-// what only the start has needed.
+// settle keeps the heap below the container's limit, says when the limit of open
+// files is too small, and a moment later gives back what only the start has needed.
 func (s *server) settle() *time.Timer {
 	if s.memoryLimit > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(s.memoryLimit / 100 * limits.HeapPercent)
+	}
+	if files, partitions := footprint.OpenFiles(), len(s.store.All()); files > 0 && partitions+limits.ReservedFiles > files {
+		s.logger.Warn("the limit of open files is small for the partitions and connections of this broker; raise it (ulimit -Hn, LimitNOFILE=)",
+			slog.Int("limit", files), slog.Int("partitions", partitions))
 	}
 	return time.AfterFunc(limits.SettleTime, func() {
 		if err := footprint.DropImage(); err != nil {

@@ -24,6 +24,9 @@ func run(args []string) int {
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
+	})
 	root.AddCommand(brokerCommand(), bench.Command(), versionCommand())
 	root.SetArgs(args)
 	if err := root.Execute(); err != nil {

@@ -171,10 +171,17 @@ func TestPolicyThatDoesNotCompileStopsTheStart(t *testing.T) {
 
 func TestUsageErrorsExitWith1(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"brokr"}, {"broker", "a", "b"}, {"broker", "--nope"}, {"broker", "missing.properties"}} {
-		p := startProcess(t, args...)
-		if code := p.awaitExit(); code != 1 || !strings.HasPrefix(p.text(), "kaas: ") {
-			t.Errorf("%v: exit code %d, %q", args, code, p.text())
+	for args, want := range map[string]string{
+		"brokr":                     `unknown command "brokr" for "kaas"`,
+		"broker a b":                `one configuration file at most, got ["a" "b"]; see kaas broker --help`,
+		"broker --nope":             "unknown flag: --nope; see kaas broker --help",
+		"broker --override":         "flag needs an argument: --override; see kaas broker --help",
+		"broker num.partitions=3":   "configuration file num.partitions=3 does not exist; a key=value stands behind --override",
+		"broker missing.properties": "configuration file: open missing.properties: no such file or directory",
+	} {
+		p := startProcess(t, strings.Fields(args)...)
+		if code, text := p.awaitExit(), p.text(); code != 1 || !strings.HasPrefix(text, "kaas: "+want) {
+			t.Errorf("%s: exit code %d, %q", args, code, text)
 		}
 	}
 }

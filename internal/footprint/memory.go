@@ -6,7 +6,19 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
+
+// OpenFiles returns how many files the process may have open, 0: nobody says. The Go
+// runtime has raised the soft limit to the hard one.
+func OpenFiles() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > math.MaxInt32 {
+		return 0
+	}
+	return int(limit.Cur)
+}
 
 // MemoryLimit returns the bytes that the process's control group may take, the
 // smallest of its group and those above; 0 when there is no limit, or none that can

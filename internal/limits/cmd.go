@@ -27,6 +27,10 @@ const (
 	HeapPercent    = 75
 	RequestPercent = 25
 
+	// ReservedFiles are the open files that the data needs none of: connections,
+	// listeners, event loops. Each partition that has been written holds one more.
+	ReservedFiles = 1_000
+
 	// SettleTime after the start its pages are given back: the first requests, which
 	// need many of them, are answered by then.
 	SettleTime = time.Second
