@@ -2,6 +2,7 @@ package group
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 
 	"kaas/coord"
@@ -86,7 +87,29 @@ func (m *Machine) makePlan(t *coord.Turn, g *group, image *meta.Image) *refusal 
 	}
 	m.counts.Plans.Add(1)
 	m.logger.Info("consumer group has a new plan", "group", g.id, "epoch", c.epoch, "members", len(members), "changed", len(records), "assignor", name)
-	return m.emitConsumer(t, g, append(records, consumerPlanRecord(g.id, c.epoch, t.WallMs))...)
+	return m.emitSeries(t, g, append(records, consumerPlanRecord(g.id, c.epoch, t.WallMs)))
+}
+
+// emitSeries writes targets, and the record of their plan last, in as many batches as
+// they need. A crash in between leaves targets of two plans under the older
+// plan's epoch, which is below the group's, so the next heartbeat makes a new plan.
+// Whatever a member does towards them until then, it gets no partition that another
+// one has.
+func (m *Machine) emitSeries(t *coord.Turn, g *group, records []coord.Record) *refusal {
+	if len(records) <= 1 {
+		return m.emitConsumer(t, g, records...)
+	}
+	switch err := t.Emit(records...); {
+	case err == nil:
+		return nil
+	case !errors.Is(err, coord.ErrTooLarge):
+		return m.emitConsumer(t, g, records...) // which says it
+	}
+	half := len(records) / 2
+	if err := m.emitSeries(t, g, records[:half]); err != nil {
+		return err
+	}
+	return m.emitSeries(t, g, records[half:])
 }
 
 // assignorName is what most members ask for; among equals the first by name. Where

@@ -105,12 +105,19 @@ func newConsumerSimulation(t *testing.T, seed uint64) *consumerSimulation {
 	s.config.ConsumerSessionTimeoutMs, s.config.ConsumerAssignmentIntervalMs = simConsumerSessionMs, 300
 	s.config.NewMemberSuffix = func() string { s.nextID++; return strconv.FormatInt(s.nextID, 10) }
 	s.config.Image = func() *meta.Image { return s.image }
+	// In some runs a plan does not fit into one batch; changes of the protocol and of a
+	// static member's owner, which have to, would fit even less.
+	tight := seed%5 == 0
+	if tight {
+		s.log.MaxBytes = 480
+	}
 	s.log.Hold()
 	s.start()
 	for g := range 3 {
 		for i := range 4 {
 			c := &simConsumer{sim: s, group: fmt.Sprint("group", g), name: fmt.Sprintf("c%d%d", g, i)}
 			switch {
+			case tight && g != 1:
 			case g == 0 && i < 2:
 				c.instance = kmsg.StringPtr(c.name)
 			case g == 1:
