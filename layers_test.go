@@ -62,7 +62,8 @@ var layers = []layer{
 	{dir: "txn", may: []string{"coord"}, modules: []string{"github.com/twmb/franz-go/pkg/kbin", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "state machines without I/O"},
 	{dir: "group/assignor", why: "which member gets which partition: functions, no state"},
 	{dir: "group/consumerlog", modules: []string{"github.com/twmb/franz-go/pkg/kbin"}, why: "the bytes of consumer groups' records"},
-	{dir: "group", may: []string{"coord", "meta", "group/assignor", "group/consumerlog"}, modules: []string{"github.com/twmb/franz-go/pkg/kbin", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "state machines without I/O"},
+	{dir: "group/topicregex", may: []string{"meta"}, why: "which topics a regular expression matches, at a bounded cost"},
+	{dir: "group", may: []string{"coord", "meta", "group/assignor", "group/consumerlog", "group/topicregex"}, modules: []string{"github.com/twmb/franz-go/pkg/kbin", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "state machines without I/O"},
 
 	{dir: "broker/coordinators", may: []string{"group", "txn", "coord", "auth", "meta", "meta/config", "logstore", "logstore/producer", "codec", "codec/batch"},
 		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "requests of groups and transactions, brought to their machines"},

@@ -8,6 +8,7 @@ import (
 	"kaas/coord"
 	"kaas/group/assignor"
 	"kaas/group/consumerlog"
+	"kaas/group/topicregex"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -65,7 +66,7 @@ func (m *Machine) checkConsumerHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest
 		return refuse(codeUnsupportedAssignor, "the broker has no assignor "+*req.ServerAssignor+"; it has "+strings.Join(m.config.ConsumerAssignors, ", "))
 	}
 	if g := m.groups[req.Group]; req.SubscribedTopicRegex != nil && *req.SubscribedTopicRegex != "" && !g.knowsRegex(*req.SubscribedTopicRegex) {
-		if _, err := compileRegex(*req.SubscribedTopicRegex); err != nil {
+		if _, err := topicregex.Compile(*req.SubscribedTopicRegex); err != nil {
 			return refuse(codeInvalidRegularExpression, "the regular expression is not one of RE2: "+err.Error())
 		}
 	}

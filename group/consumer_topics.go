@@ -9,6 +9,7 @@ import (
 	"kaas/coord"
 	"kaas/group/assignor"
 	"kaas/group/consumerlog"
+	"kaas/group/topicregex"
 	"kaas/internal/limits"
 	"kaas/meta"
 )
@@ -21,7 +22,7 @@ type seenTopics struct {
 	matched   *meta.Image
 	matchedMs int64
 	// searches that take more than a turn, the one that is under way first.
-	searches []*matching
+	searches []*topicregex.Search
 	search   coord.Timer
 }
 
