@@ -35,6 +35,7 @@ type explorer struct {
 
 	mark    func() // notes what was acknowledged before the clones are made; nil: nothing
 	journal bool   // commits go through a commit journal
+	limit   int    // outcomes a crash point
 	armed   atomic.Bool
 	mu      sync.Mutex // one crash point at a time; guards what follows
 	// points are crash points, whole those of them whose outcomes were all looked at, states the outcomes.
@@ -43,7 +44,7 @@ type explorer struct {
 
 func newExplorer(t *testing.T, seed uint64) *explorer {
 	t.Helper()
-	x := &explorer{t: t, m: vfs.NewRecording(), rng: rand.New(rand.NewPCG(seed, 7))}
+	x := &explorer{t: t, m: vfs.NewRecording(), rng: rand.New(rand.NewPCG(seed, 7)), limit: *exploreLimit}
 	x.fs = &vfs.Faulty{FS: x.m, Before: x.before}
 	makeDataDir(t, x.m)
 	return x
@@ -95,9 +96,9 @@ func (x *explorer) crash(op vfs.Op) {
 		x.mark()
 	}
 	var path []choice
-	for n := range *exploreLimit {
+	for n := range x.limit {
 		at := 0
-		drawn := n >= max(*exploreLimit/2, 1) && *exploreLimit > 1
+		drawn := n >= max(x.limit/2, 1) && x.limit > 1
 		clone, err := x.m.Clone(func(of int) int {
 			if drawn {
 				return x.rng.IntN(of)
@@ -427,6 +428,7 @@ func exploreSwapRecovery(t *testing.T, x *explorer) {
 	}
 	for renames := 1; ; renames += step {
 		y := newExplorer(t, uint64(renames))
+		y.limit = max(x.limit/20, min(x.limit, 4)) // there are twenty of them
 		h, p := dirty(t, y)
 		var left atomic.Int64
 		var broken atomic.Bool
