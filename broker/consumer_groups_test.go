@@ -5,6 +5,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"kaas/meta"
 )
 
 // consumerHeartbeat is a heartbeat of member m in g; at epoch 0 it joins and subscribes to t.
@@ -49,6 +51,21 @@ func TestConsumerGroupKeysInEveryVersion(t *testing.T) {
 	anonymous.MemberID, anonymous.Group = "", "anonymous"
 	if got := call[*kmsg.ConsumerGroupHeartbeatResponse](t, b, testSession(), anonymous); got.ErrorCode != 0 || *got.MemberID == "" {
 		t.Errorf("v0 without a member id: %+v", got)
+	}
+}
+
+// The configuration of a group counts from its next heartbeat on.
+func TestConsumerGroupOfItsOwnConfig(t *testing.T) {
+	t.Parallel()
+	b := newGroupBroker(t)
+	for _, want := range []struct {
+		own        meta.NamedConfigs
+		intervalMs int32
+	}{{nil, 5_000}, {meta.NamedConfigs{"g": {"consumer.heartbeat.interval.ms": "7000"}}, 7_000}, {meta.NamedConfigs{"other": {"consumer.heartbeat.interval.ms": "7000"}}, 5_000}} {
+		b.Images.SetConfigs(meta.KindGroupConfig, want.own)
+		if got := call[*kmsg.ConsumerGroupHeartbeatResponse](t, b, testSession(), consumerHeartbeat(1, 0)); got.ErrorCode != 0 || got.HeartbeatIntervalMillis != want.intervalMs {
+			t.Errorf("with %v: %+v", want.own, got)
+		}
 	}
 }
 

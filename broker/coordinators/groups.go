@@ -45,12 +45,9 @@ func (c *Coordinators) newGroups(clock func() time.Time) *coord.Runtime[*group.M
 	})
 }
 
-// groupConfig is what is configured for one group by itself; nil: nothing, or images
-// do not know of such configurations.
+// groupConfig is what is configured for one group by itself; nil: nothing.
 func (c *Coordinators) groupConfig(groupID string) map[string]string {
-	if image, ok := any(c.images.Load()).(interface {
-		GroupConfig(groupID string) map[string]string
-	}); ok {
+	if image := c.images.Load(); image != nil {
 		return image.GroupConfig(groupID)
 	}
 	return nil
