@@ -318,7 +318,7 @@ func (j *commitJournal) forget(p *Partition, baseOffset int64) error {
 	b.Reset()
 	e := journal.Entry{Topic: p.topic, TopicID: p.topicID, Partition: p.id, BaseOffset: baseOffset, Forget: true}
 	b.Add(&e, 0)
-	if file.Room() < b.Len() {
+	if j.room(); file.Room() < b.Len() { // it goes on to the other half when it can
 		return errJournalBusy
 	}
 	return j.append(&b, nil)
@@ -330,7 +330,7 @@ func (j *commitJournal) restore(p *Partition) error {
 	if err := j.restoreInTurn(p); err != nil {
 		return err
 	}
-	return j.retire()
+	return j.retire(false)
 }
 
 func (j *commitJournal) restoreInTurn(p *Partition) error {
@@ -358,8 +358,8 @@ func (j *commitJournal) restoreInTurn(p *Partition) error {
 }
 
 // retire removes a journal that failed. Until it is gone no partition of its last block may serve: a start would write what it
-// holds over what was appended since. Caller: no lock.
-func (j *commitJournal) retire() error {
+// holds over what was appended since. Caller: no lock; the worker says so.
+func (j *commitJournal) retire(worker bool) error {
 	for _, p := range j.needed() {
 		p.syncFiles()
 	}
@@ -367,8 +367,11 @@ func (j *commitJournal) retire() error {
 	defer j.turn.Unlock()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.state != journalDead {
+	switch {
+	case j.state != journalDead:
 		return nil
+	case j.busy && !worker:
+		return errors.New("the commit journal failed and is still being written back") // it may be writing to the files, too
 	}
 	if !j.free(0) || !j.free(1) {
 		return errors.New("the commit journal failed, and a partition is not recovered from it yet")
@@ -398,7 +401,7 @@ func (j *commitJournal) needed() (all []*Partition) {
 
 // retireAlone is retire when no partition's recovery is there to do it: a mark was being written.
 func (j *commitJournal) retireAlone() {
-	err := j.retire()
+	err := j.retire(true)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.triedMs = j.store.nowMs(); err != nil {

@@ -265,3 +265,21 @@ func TestNoBlockForASegmentWithoutAName(t *testing.T) {
 		t.Errorf("after it: %d", got)
 	}
 }
+
+// TestMarksAloneFillTheJournal: compactions without producers go on to the other half, too.
+func TestMarksAloneFillTheJournal(t *testing.T) {
+	t.Parallel()
+	h := journaled(t, nil, func(o *Options) { o.JournalBytes = smallJournal })
+	p := h.partition("t")
+	put(t, p, records("x"))
+	j := h.s.dirs[0].journal
+	for range 3 * smallJournal / journal.Alignment {
+		if err := j.forget(p, 0); err != nil {
+			t.Fatal(err)
+		}
+		j.worker.Wait()
+	}
+	put(t, p, records("y"))
+	h.crash()
+	expect(t, h.partition("t"), "x", "y")
+}

@@ -463,9 +463,6 @@ func (s *Store) setAside(p *Partition, suffix string) (aside string, err error) 
 	p.close()
 	s.mover.leave(p)
 	s.compactor.leave(p)
-	if err := p.logDir().journal.forget(p, 1<<63-1); err != nil {
-		s.logger.Warn("the commit journal still names a partition that was set aside", "topic", p.topic, "partition", p.id, "error", err)
-	}
 	p.headMu.Lock() // nothing may go on to rename files at this path: the next partition of the name gets it
 	defer p.headMu.Unlock()
 	aside = filepath.Join(p.logDir().path, layout.AsideDir(p.topic, p.id, checkpoint.RandomUUID(), suffix))
