@@ -189,7 +189,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	check(start, 12)
 	h.s.checkpoint()
-	if low, err := p.DeleteRecords(int64(start + 3)); err != nil && !errors.Is(err, ErrStorage) {
+	if low, err := p.DeleteRecords(int64(min(start+3, 12))); err != nil && !errors.Is(err, ErrStorage) {
 		t.Fatalf("DeleteRecords on a full disk: %d %v", low, err)
 	}
 	for _, clean := range []bool{false, true} {
