@@ -2,8 +2,8 @@ package logstore
 
 import (
 	"fmt"
-	"io"
 
+	"kaas/internal/limits"
 	"kaas/logstore/layout"
 	"kaas/logstore/logfile"
 )
@@ -88,9 +88,21 @@ func (p *Partition) readSegment(g *segment, offset int64, maxBytes int, minOneBa
 		return none, fmt.Errorf("%w: %w", ErrStorage, err)
 	}
 	fd := f.FD()
+	// What is not durable may be cut off when the partition is recovered in place: the bytes of a map that lie beyond the new
+	// end of the file would raise SIGBUS, where a read by descriptor ends.
+	mapped := iso != ReadLogEnd || limit.offset <= p.durable.Load()
+	walk := logfile.HeaderWalk{FD: fd, NoWait: noWait}
 	at, size, ok := g.recentBatch(offset)
 	if !ok {
-		if at, size, err = g.findBatch(fd, offset, end, noWait); err != nil {
+		if at, err = g.positionBefore(offset); err != nil {
+			return none, headerError(g, at, err)
+		}
+	}
+	if noWait && mapped && (!ok || end-at > int64(maxBytes)) {
+		p.lookInto(g, &walk, at, end, maxBytes)
+	}
+	if !ok {
+		if at, size, err = walk.Find(at, offset, end); err != nil {
 			return none, headerError(g, at, err)
 		}
 	}
@@ -106,59 +118,42 @@ func (p *Partition) readSegment(g *segment, offset int64, maxBytes int, minOneBa
 	case end-at <= int64(maxBytes):
 		length = end - at
 	default:
-		if length, err = g.wholeBatches(fd, at, size, at+int64(maxBytes), noWait); err != nil {
+		if length, err = g.wholeBatches(&walk, at, size, at+int64(maxBytes)); err != nil {
 			return none, headerError(g, at, err)
 		}
 	}
 	s := Slice{FD: fd, Offset: at, Len: int(length), segment: g}
-	// What is not durable may be cut off when the partition is recovered in place: the bytes of a map that lie beyond the new
-	// end of the file would raise SIGBUS, where a read by descriptor ends.
-	if iso == ReadLogEnd && limit.offset > p.durable.Load() {
+	if !mapped {
 		return s, nil
 	}
 	if m := g.mmap(at+length, int64(p.config.Load().SegmentBytes)); m != nil {
 		s.Mem = m[at : at+length : at+length]
+		s.resident = at >= walk.MemAt && at+length <= walk.MemAt+int64(len(walk.Mem))
 	}
 	return s, nil
 }
 
-// findBatch looks for the first batch that ends at or after offset, from the index entry before it on; at is end when there
-// is none.
-func (g *segment) findBatch(fd int, offset, end int64, noWait bool) (at, size int64, err error) {
-	if at, err = g.positionBefore(offset); err != nil {
-		return 0, 0, err
+// lookInto lets the walk read headers from the map, if what a read from at on may return is in memory: one question to the
+// system, which the answer would need anyway, instead of one for each header.
+func (p *Partition) lookInto(g *segment, walk *logfile.HeaderWalk, at, end int64, maxBytes int) {
+	to := min(end, at+min(int64(maxBytes), limits.LookIntoBytes)+limits.LookBehindBytes)
+	if at >= to {
+		return
 	}
-	w := logfile.HeaderWalk{FD: fd, NoWait: noWait}
-	for ; at < end; at += size {
-		var lastOffset int64
-		if lastOffset, size, err = w.Header(at); err != nil || lastOffset >= offset {
-			return at, size, err
-		}
+	if m := g.mmap(to, int64(p.config.Load().SegmentBytes)); m != nil && logfile.Resident(walk.FD, at, int(to-at), m[at:to]) {
+		walk.Mem, walk.MemAt = m[at:to], at
 	}
-	return end, 0, nil
 }
 
 // wholeBatches returns how many bytes from at on are whole batches that end at or before stop. The batch at at has size
 // bytes and fits.
-func (g *segment) wholeBatches(fd int, at, size, stop int64, noWait bool) (int64, error) {
+func (g *segment) wholeBatches(walk *logfile.HeaderWalk, at, size, stop int64) (int64, error) {
 	end := at + size
 	if indexed, err := g.boundaryBefore(stop); err == nil && indexed > end {
 		end = indexed
 	}
-	w := logfile.HeaderWalk{FD: fd, NoWait: noWait}
-	for {
-		_, next, err := w.Header(end)
-		if err == io.ErrUnexpectedEOF {
-			return end - at, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-		if end+next > stop {
-			return end - at, nil
-		}
-		end += next
-	}
+	end, err := walk.WholeBefore(end, stop)
+	return end - at, err
 }
 
 func headerError(g *segment, at int64, err error) error {

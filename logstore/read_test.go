@@ -39,6 +39,12 @@ func TestReadBounds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			// The way of event loops, which looks into the map, finds the same.
+			if w, err := p.ReadNoWait(offset, maxBytes, false, ReadUncommitted); err != nil || w.Offset != s.Offset || w.Len != s.Len {
+				t.Fatalf("offset %d, %d bytes asked: %d bytes at %d without waiting, %v; %d at %d came", offset, maxBytes, w.Len, w.Offset, err, s.Len, s.Offset)
+			} else {
+				w.Release()
+			}
 			if maxBytes < sizes[first] {
 				if s.Len != 0 {
 					t.Fatalf("offset %d, %d bytes asked, %d came", offset, maxBytes, s.Len)

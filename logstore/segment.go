@@ -43,11 +43,12 @@ type segment struct {
 	recovered bool // made by a recovery in place: earlier readers may have the index files mapped. Immutable once in a list
 	compacted bool // made by the cleaner in this process: all of it is below every limit of a reader. Immutable once in a list
 
-	file   atomic.Pointer[openFile]       // nil until first use; set under mu
-	log    atomic.Pointer[[]byte]         // the newest mmap of the .log, nil until first use; set under mu
-	mem    atomic.Pointer[index.Writable] // writable index; nil: see files
-	files  atomic.Pointer[index.Files]    // sealed index; nil until first use
-	recent atomic.Pointer[index.Recent]   // nil until the first append
+	file   atomic.Pointer[openFile]          // nil until first use; set under mu
+	log    atomic.Pointer[[]byte]            // the newest mmap of the .log, nil until first use; set under mu
+	mem    atomic.Pointer[index.Writable]    // writable index; nil: see files
+	files  atomic.Pointer[index.Files]       // sealed index; nil until first use
+	recent atomic.Pointer[index.Recent]      // nil until the first append
+	marks  atomic.Pointer[logfile.SizeMarks] // nil until a reader asks whether bytes are in memory
 	// aborted is the transaction index; nil until first use. The slice is immutable, a longer one replaces it.
 	aborted atomic.Pointer[[]AbortedTxn]
 
@@ -156,6 +157,14 @@ func (g *segment) mmap(end, reservedBytes int64) []byte {
 	}
 	g.log.Store(&m)
 	return m
+}
+
+// isYoung says whether all bytes from a position on were appended in the last seconds.
+func (g *segment) isYoung(at int64) bool {
+	if g.marks.Load() == nil {
+		g.marks.CompareAndSwap(nil, new(logfile.SizeMarks)) // a partition without readers has none
+	}
+	return g.marks.Load().Cover(at, g.store.nowMs(), &g.sizeBytes)
 }
 
 // bury closes everything. Called once, by the graveyard, when refs is zero.

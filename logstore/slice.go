@@ -10,7 +10,8 @@ type Slice struct {
 	Len    int
 	Mem    []byte // mmap view of the same bytes, or nil
 
-	segment *segment
+	segment  *segment
+	resident bool // the bytes were in memory when they were read
 }
 
 // Release unpins the segment. It is idempotent for one owner of the value; do not copy a Slice and release both.
@@ -39,7 +40,12 @@ type pin segment
 func (p *pin) Release() { (*segment)(p).release() }
 
 // Resident says whether the bytes are in memory, without touching them.
-func (s *Slice) Resident() bool { return logfile.Resident(s.FD, s.Offset, s.Len, s.Mem) }
+func (s *Slice) Resident() bool {
+	if s.resident || s.segment != nil && s.segment.isYoung(s.Offset) {
+		return true
+	}
+	return logfile.Resident(s.FD, s.Offset, s.Len, s.Mem)
+}
 
 // Populate brings the bytes into memory and into this process' page table; it blocks, so never call it on an event loop.
 func (s *Slice) Populate() { logfile.Populate(s.FD, s.Offset, s.Len, s.Mem) }

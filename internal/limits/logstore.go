@@ -30,6 +30,13 @@ const (
 	// MoveFinalBytes is how much of a log may be left to copy when a move to another directory stops appends for its last
 	// step: what a slow disk writes in a few tens of milliseconds.
 	MoveFinalBytes = 1 << 20
+	// ResidentSeconds and ResidentTailBytes bound what a reader takes for being in memory because it was appended just now.
+	ResidentSeconds   = 2
+	ResidentTailBytes = 64 << 20
+	// LookIntoBytes bounds how far a read asks whether a map is in memory before it looks for batches there, and
+	// LookBehindBytes is what it asks for beyond the bytes of the answer: the way from an index entry to the batch.
+	LookIntoBytes   = 4 << 20
+	LookBehindBytes = 64 << 10
 	// FileMaps bounds the mmaps of the log store: vm.max_map_count is 65,530 for the whole process, and the Go heap,
 	// thread stacks and libraries need a few thousand. Above it segments are read by descriptor only and indexes are
 	// read into memory.

@@ -19,10 +19,12 @@ var ErrWouldBlock = errors.New("read would block")
 const lookBytes = 27
 
 // HeaderWalk reads batch headers one after the other. It lives on the stack; one pread serves all headers of small batches
-// that lie in its window.
+// that lie in its window. What lies in Mem needs none.
 type HeaderWalk struct {
 	FD     int
 	NoWait bool
+	Mem    []byte // the file's bytes from MemAt on, which are in memory; nil: none
+	MemAt  int64
 	start  int64
 	fill   int
 	window [2048]byte
@@ -30,6 +32,9 @@ type HeaderWalk struct {
 
 // Header returns the last offset and the size of the batch at position at.
 func (w *HeaderWalk) Header(at int64) (lastOffset, size int64, err error) {
+	if in := at - w.MemAt; in >= 0 && in+lookBytes <= int64(len(w.Mem)) {
+		return header(w.Mem[in:][:lookBytes])
+	}
 	if at < w.start || at+lookBytes > w.start+int64(w.fill) {
 		n, err := pread(w.FD, w.window[:], at, w.NoWait)
 		if err != nil {
@@ -37,7 +42,40 @@ func (w *HeaderWalk) Header(at int64) (lastOffset, size int64, err error) {
 		}
 		w.start, w.fill = at, n
 	}
-	b := w.window[at-w.start:][:lookBytes]
+	return header(w.window[at-w.start:][:lookBytes])
+}
+
+// Find looks for the first batch that ends at or after offset, from the batch at position at on; it answers end when there
+// is none.
+func (w *HeaderWalk) Find(at, offset, end int64) (position, size int64, err error) {
+	for ; at < end; at += size {
+		var lastOffset int64
+		if lastOffset, size, err = w.Header(at); err != nil || lastOffset >= offset {
+			return at, size, err
+		}
+	}
+	return end, 0, nil
+}
+
+// WholeBefore returns the end of the last batch from the one at position end on that ends at or before stop; end itself
+// when there is none.
+func (w *HeaderWalk) WholeBefore(end, stop int64) (int64, error) {
+	for {
+		_, size, err := w.Header(end)
+		if err == io.ErrUnexpectedEOF {
+			return end, nil
+		}
+		if err != nil {
+			return end, err
+		}
+		if end+size > stop {
+			return end, nil
+		}
+		end += size
+	}
+}
+
+func header(b []byte) (lastOffset, size int64, err error) {
 	size = int64(int32(binary.BigEndian.Uint32(b[8:]))) + batch.LogOverheadBytes
 	if size < batch.HeaderBytes {
 		return 0, 0, fmt.Errorf("%w: batch of %d bytes", ErrTorn, size)
