@@ -170,7 +170,19 @@ func (b *Broker) handleProduce(request *codec.Request) {
 	if o.transactionalID != "" && b.data.transactions.Queue(request.Session.ID, o) {
 		return // goes on when the requests of its connection before it have appended theirs
 	}
+	if connection := connectionOf(request); connection.inFrame {
+		o.deferWakes(&connection.wakes)
+	}
 	o.append()
+}
+
+// deferWakes leaves the wake of fetches to the end of what came at once.
+func (o *produceOperation) deferWakes(wakes *deferredWakes) {
+	for i := range o.partitions {
+		if p := &o.partitions[i]; p.batch != nil && p.state.purgatory.waiting.Load() > 0 {
+			wakes.hold(p.state)
+		}
+	}
 }
 
 // append does all partitions and waits for the commits that they need.

@@ -100,9 +100,10 @@ func (b *Broker) AnswerParked() {
 
 var _ logstore.Listener = (*Broker)(nil)
 
-// Advanced implements logstore.Listener: it wakes the fetches of the partition.
+// Advanced implements logstore.Listener: it wakes the fetches of the partition, unless
+// an event loop does in a moment.
 func (b *Broker) Advanced(p *logstore.Partition) {
-	if state := stateOf(p); state != nil {
+	if state := stateOf(p); state != nil && state.purgatory.held.Load() == 0 {
 		b.wakeFetches(state)
 	}
 }

@@ -30,6 +30,9 @@ type connection struct {
 	conn *netio.Conn
 	// fetches are those that are parked; they end with the connection.
 	fetches parkedFetches
+	// wakes may be deferred from OnFrame to OnFramesEnd.
+	wakes   deferredWakes
+	inFrame bool
 	// sasl is nil on a listener without authentication.
 	sasl  *sasl.Session
 	quota quota.Connection // of its user, from the login on
@@ -100,6 +103,8 @@ func (b *Broker) OnClose(c *netio.Conn, err error) {
 func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
 	receivedAt := time.Now()
 	state := c.Context.(*connection)
+	state.inFrame = true
+	defer func() { state.inFrame = false }()
 	switch {
 	case state.sasl.Failed():
 		frame.Release()
@@ -152,6 +157,13 @@ func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
 		b.refuse(request, "worker pool")
 	}
 	return nil
+}
+
+// OnFramesEnd is called on the connection's event loop.
+func (b *Broker) OnFramesEnd(c *netio.Conn) {
+	if state, opened := c.Context.(*connection); opened && len(state.wakes.partitions) > 0 {
+		state.wakes.wake(b)
+	}
 }
 
 func handlePooled(request *codec.Request) {

@@ -3,6 +3,8 @@ package broker
 import (
 	"sync"
 	"sync/atomic"
+
+	"kaas/internal/limits"
 )
 
 // The purgatory (Kafka: DelayedOperationPurgatory) keeps requests that wait:
@@ -67,7 +69,12 @@ type partitionPurgatory struct {
 	// sees the other. When wake sees the fetch it waits for mu and finds it in the
 	// list or finds that it has gone.
 	waiting atomic.Int32
-	mu      sync.Mutex
+	// held counts the event loops that append to the partition and wake its fetches
+	// when they have handled all that came at once (deferredWakes): meanwhile nobody
+	// else needs to. No wake is lost: who skips it moved the watermark before it
+	// found held above 0, and the wake of whoever held it comes after that.
+	held atomic.Int32
+	mu   sync.Mutex
 	// +checklocks:mu
 	head *fetchWaiter
 }
@@ -131,6 +138,32 @@ func (p *partitionPurgatory) wake() *fetchOperation {
 	}
 	p.mu.Unlock()
 	return woken
+}
+
+// deferredWakes are the partitions that an event loop appends to and whose fetches
+// it wakes at the end: once for all the requests that came at once, so that a
+// fetch of several partitions finds the news of all. Owner: the event loop.
+type deferredWakes struct{ partitions []*partitionState }
+
+// hold is called before an append.
+func (d *deferredWakes) hold(p *partitionState) {
+	p.purgatory.held.Add(1)
+	d.partitions = append(d.partitions, p)
+}
+
+// wake is called when all appends are done.
+func (d *deferredWakes) wake(b *Broker) {
+	for _, p := range d.partitions {
+		p.purgatory.held.Add(-1)
+	}
+	for i, p := range d.partitions {
+		b.wakeFetches(p)
+		d.partitions[i] = nil
+	}
+	d.partitions = d.partitions[:0]
+	if cap(d.partitions) > limits.ProducePartitionsKept {
+		d.partitions = nil
+	}
 }
 
 // parkedFetches is the chain of the parked fetches of one connection, so that

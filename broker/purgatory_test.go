@@ -56,6 +56,46 @@ func TestParkStateHasOneOwner(t *testing.T) {
 	}
 }
 
+// Produces that came at once wake a fetch of several partitions once, at their end: it finds the news of all of them. An
+// append of another loop meanwhile relies on that, too.
+func TestWakesAreDeferredToTheEndOfFrames(t *testing.T) {
+	t.Parallel()
+	b := newDataBroker(t, testTopics{"t": 3})
+	topic := b.topic("t")
+	for i := range topic.partitions {
+		log := topic.partitions[i].log
+		config := log.Config()
+		config.FlushMessages = 1 << 40 // visible at once
+		log.SetConfig(config)
+	}
+	request := fetchOf(t, b, fetchSpec{version: 11, topic: "t", partitions: map[int32]int64{0: 0, 1: 0, 2: 0}, epoch: -1, minBytes: 1, maxWait: 600_000})
+	sink := send(t, b, testConnection(), request)
+	producer := testConnection()
+	for partition := range int32(3) {
+		c := producer
+		if producer.inFrame = partition < 2; partition == 2 {
+			c = testConnection() // of another loop
+			topic.partitions[2].purgatory.held.Add(1)
+		}
+		produce := produceOne(t, b, 9, 1, "t", partition, testBatch("x"))
+		receive[*kmsg.ProduceResponse](t, produce, send(t, b, c, produce))
+		if isEnded(sink) {
+			t.Fatal("answered before the end of what came at once")
+		}
+	}
+	topic.partitions[2].purgatory.held.Add(-1)
+	producer.wakes.wake(b)
+	for _, p := range receive[*kmsg.FetchResponse](t, request, sink).Topics[0].Partitions {
+		if values, _ := valuesOf(t, p.RecordBatches); len(values) != 1 {
+			t.Errorf("partition %d: %d records, want 1", p.Partition, len(values))
+		}
+	}
+	if len(producer.wakes.partitions) != 0 {
+		t.Error("a wake is left")
+	}
+	assertNothingParked(t, b)
+}
+
 // Readers follow several partitions by long-polls with random bounds while
 // writers append, connections close and sessions come and go: every record
 // arrives once, in order, and nothing stays parked.

@@ -48,6 +48,9 @@ type Handler interface {
 	// OnFrame gets one request; frame.B is it without its 4-byte length. The callee owns the reference. An error
 	// closes this connection with one rate-limited log line.
 	OnFrame(c *Conn, frame *bufpool.Buf) error
+	// OnFramesEnd is called when all frames that came at once have been handed over, before replies to them leave: what
+	// need not be done for each of them is done here.
+	OnFramesEnd(c *Conn)
 	// OnClose is called once for each OnOpen. Slots that are still open stay usable: what they get is released.
 	OnClose(c *Conn, err error)
 }

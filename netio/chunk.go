@@ -40,6 +40,7 @@ func (c *Conn) frameInPlace(from, to int) bool {
 	frame := h.buf.Part(from, to)
 	frame.Retain() // to see afterwards whether somebody holds it
 	c.trusted = to - from
+	c.handedOver = true
 	err := c.server.config.Handler.OnFrame(c, frame)
 	if !frame.Unshared() {
 		h.used = max(h.used, to)

@@ -36,6 +36,7 @@ type Conn struct {
 	trusted        int          // size of the last frame: so much is taken at once for the next
 	ahead          int          // bytes to read at once behind what the engine read; 0: limits.NetReadAheadBytes
 	intoFrame      int          // bytes that the last receiveMore brought into frame
+	handedOver     bool         // a frame, since the last OnFramesEnd
 	rest           *bufpool.Buf // read but not parsed while not reading; nil: none
 	restFrom       int          // first byte of rest that is not parsed
 	reading        bool         // the engine reads; false while paused or muted
@@ -278,6 +279,7 @@ func (c *Conn) muted() bool {
 func (c *Conn) adjustReading() {
 	for !c.isEnding() && c.rest != nil && c.mayTakeFrame() {
 		c.parseRest()
+		c.endFrames()
 		c.flush()
 	}
 	if c.isEnding() {

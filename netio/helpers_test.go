@@ -37,6 +37,8 @@ func (h *testHandler) OnFrame(c *Conn, frame *bufpool.Buf) error {
 	return nil
 }
 
+func (h *testHandler) OnFramesEnd(*Conn) {}
+
 func (h *testHandler) OnClose(c *Conn, err error) {
 	if h.close != nil {
 		h.close(c, err)

@@ -10,6 +10,19 @@ import (
 // received takes the n bytes that the engine has read for this connection into the loop's chunk. full: the engine filled
 // its buffer, so more is likely there; it is read at once. Owner only.
 func (c *Conn) received(n int, full bool) {
+	c.receive(n, full)
+	c.endFrames()
+}
+
+// endFrames tells the handler that no frame follows for now, if there were some.
+func (c *Conn) endFrames() {
+	if c.handedOver {
+		c.handedOver = false
+		c.server.config.Handler.OnFramesEnd(c)
+	}
+}
+
+func (c *Conn) receive(n int, full bool) {
 	c.lastActiveMs = c.server.nowMs.Load()
 	c.loop.receivedBytes.Add(int64(n))
 	if c.refused || c.lingering {
@@ -202,6 +215,7 @@ func (c *Conn) frameArrived(n int) bool {
 	frame := c.frame
 	c.frame = nil
 	c.trusted = c.frameBytes
+	c.handedOver = true
 	if err := c.server.config.Handler.OnFrame(c, frame); err != nil {
 		c.fail(err)
 		return false
