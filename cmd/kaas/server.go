@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -393,6 +394,16 @@ func (s *server) dropTopic() func(context.Context, string) error {
 	return func(ctx context.Context, name string) error { return s.broker.DropTopic(ctx, name) }
 }
 
+// networkLoops is the number of event loops: num.network.threads, but no more than there are processors. A loop never
+// waits for anything but its sockets, so more of them only take turns. One scheduling slot more than processors is there
+// for what blocks: otherwise the runtime takes its slot from a loop in a system call and gives it back, a switch of
+// threads each time (10 % of the processor time of produce and follow, docs/design/performance-log.md).
+func networkLoops(configured int) int {
+	processors := runtime.GOMAXPROCS(0)
+	runtime.GOMAXPROCS(processors + 1)
+	return min(max(configured, 1), processors)
+}
+
 func (s *server) startNetwork(context.Context) (err error) {
 	listeners := make([]netio.Listener, 0, len(s.config.Listeners))
 	for _, l := range s.config.Listeners {
@@ -401,7 +412,7 @@ func (s *server) startNetwork(context.Context) (err error) {
 	}
 	s.network, err = netio.Start(netio.Config{
 		Listeners: listeners, Logger: s.logger, Handler: faulty(s.broker),
-		NumNetworkThreads:        int(s.config.NumNetworkThreads),
+		NumNetworkThreads:        networkLoops(int(s.config.NumNetworkThreads)),
 		MaxRequestBytes:          s.config.SocketRequestMaxBytes,
 		MaxConnections:           int(s.config.MaxConnections),
 		MaxConnectionsPerIP:      int(s.config.MaxConnectionsPerIP),
