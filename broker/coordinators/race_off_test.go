@@ -1,0 +1,5 @@
+//go:build !race
+
+package coordinators
+
+const raceEnabled = false

@@ -1,0 +1,6 @@
+//go:build race
+
+package coordinators
+
+// raceEnabled: everything is about eight times as slow.
+const raceEnabled = true
