@@ -170,6 +170,22 @@ func (b *broker) createTopic(t *testing.T, name string, partitions int32, config
 	must(t, response.Err)
 }
 
+const listConfigResources = 74 // the key
+
+// serves tells whether the broker advertises a key.
+func (b *broker) serves(t *testing.T, key int16) bool {
+	t.Helper()
+	versions, err := b.admin(t).ApiVersions(testContext(t))
+	must(t, err)
+	for _, one := range versions {
+		must(t, one.Err)
+		if _, _, served := one.KeyVersions(key); served {
+			return true
+		}
+	}
+	return false
+}
+
 // endOffsets returns the end offset of each partition.
 func (b *broker) endOffsets(t *testing.T, topic string) map[int32]int64 {
 	t.Helper()
