@@ -345,7 +345,7 @@ func (s *groupToolSession) delete(t *testing.T) {
 }
 
 // validateRegex asks no broker, but says what a broker must take; what kaas takes is
-// in TestConsumerGroupsAnswerAsKafka.
+// in TestAnswersAsKafka.
 func (s *groupToolSession) validateRegex(t *testing.T) {
 	for regex, valid := range map[string]bool{"a.*": true, "a(": false, "(?!a)b": false, `\pL+`: true} {
 		answer := runTool(t, "", "kafka-consumer-groups", "--validate-regex", regex)
