@@ -56,11 +56,11 @@ bin/staticcheck bin/checklocks &: tools/go.mod tools/go.sum
 generate:
 	KAAS_GENERATE=1 $(GO) test -count=1 -run TestGeneratedDocuments .
 
-# The built binary, driven by kcat, Apache Kafka's tools (Java and Maven) and franz-go.
+# The built binary, driven by kcat, Apache Kafka's tools, clients and Streams (Java and Maven) and franz-go.
 e2e: build
 	KAAS_BIN=$(abspath kaas) $(GO) test -tags e2e -count=1 -v -timeout 20m ./e2e/...
 
-# Apache Kafka's Java protocol classes and admin client against the built binary.
+# Apache Kafka's Java protocol classes and admin client against the built binary, the latter also against Apache Kafka.
 conformance: build
 	KAAS_BIN=$(abspath kaas) $(GO) test -tags conformance -count=1 -v -timeout 20m ./e2e/...
 

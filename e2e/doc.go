@@ -3,9 +3,10 @@
 //
 // What it is: Go tests behind the build tag e2e. They start the broker binary
 // named by KAAS_BIN on a free port with an empty directory and then use kcat,
-// Apache Kafka's own command-line tools (e2e/kafka fetches their jars),
-// franz-go, and the conformance program in e2e/conformance, which is written
-// against Apache Kafka's Java protocol classes.
+// Apache Kafka's own command-line tools (e2e/kafka fetches their jars), franz-go,
+// and the Java programs in e2e/conformance: one judges every version of every key
+// with Kafka's protocol classes, one calls every method of its admin client, others
+// are applications of its plain clients and of Kafka Streams.
 //
 // What it is not: a place for unit tests or for timing. It imports no other
 // package of kaas, so nothing in it can agree with a bug of the broker by
