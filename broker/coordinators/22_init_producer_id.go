@@ -26,7 +26,7 @@ import (
 func (c *Coordinators) initProducerIDAPI() codec.API {
 	return codec.API{
 		Key: 22, Name: "InitProducerId", MinVersion: 0, MaxVersion: 5, Class: codec.Pool, DataPlane: true, // the next block of ids may have to reach the disk
-		EstimateBytes: smallEstimate,
+		EstimateBytes: codec.SmallEstimate,
 		Handle:        c.initProducerID,
 		Refuse: func(r *codec.Request, _ int16, throttleMs int32) {
 			// The retriable error that producers know here (TransactionManager.InitProducerIdHandler).

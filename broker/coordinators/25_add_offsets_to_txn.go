@@ -20,7 +20,7 @@ import (
 func (c *Coordinators) addOffsetsToTxnAPI() codec.API {
 	return codec.API{
 		Key: 25, Name: "AddOffsetsToTxn", MinVersion: 0, MaxVersion: 4, Class: codec.TwoPhase, Handle: c.addOffsetsToTxn,
-		EstimateBytes: smallEstimate,
+		EstimateBytes: codec.SmallEstimate,
 		Refuse:        refuseWith(func(*codec.Request) kmsg.Response { return addOffsetsResponse(refusedCode) }),
 	}
 }

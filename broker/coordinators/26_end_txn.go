@@ -20,7 +20,7 @@ import (
 func (c *Coordinators) endTxnAPI() codec.API {
 	return codec.API{
 		Key: 26, Name: "EndTxn", MinVersion: 0, MaxVersion: 5, Class: codec.TwoPhase, Handle: c.endTxn,
-		EstimateBytes: smallEstimate,
+		EstimateBytes: codec.SmallEstimate,
 		Refuse:        refuseWith(func(*codec.Request) kmsg.Response { return endTxnFailed(refusedCode) }),
 		Note:          "v5: transactions of version 2",
 	}

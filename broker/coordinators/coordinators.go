@@ -153,10 +153,6 @@ func (c *Coordinators) allowed(r *codec.Request, operation auth.Operation, resou
 // by its new coordinator.
 func isNotCoordinator(err error) bool { return errors.Is(err, coord.ErrNotCoordinator) }
 
-// smallEstimate is for requests with no list in them: decoding takes about the
-// frame again.
-func smallEstimate(_ codec.Header, bodyBytes int) int { return 1024 + 2*bodyBytes }
-
 // offLoopWhenLarge runs a handler that only reads on the worker pool when the request
 // is so large that it would hold up the other connections of the loop, or here when
 // the pool is full: what it costs is bounded by limits.RequestMemoryBytes.

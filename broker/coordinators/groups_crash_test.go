@@ -190,6 +190,8 @@ func TestGroupsOnADiskThatFails(t *testing.T) {
 		})
 	}
 	all.Wait()
+	failing.Store(false)
+	eventually(t, "the coordinator serves again", func() bool { return commitTo(runtime, "g", 9) == 0 })
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if err := runtime.Close(ctx); err != nil {
