@@ -115,6 +115,11 @@ func TestBrokerConfigsChange(t *testing.T) {
 	expect(onBroker, "", "leader.replication.throttled.rate", "10 3 false [3:leader.replication.throttled.rate=10]")
 	expect(onBroker, "", "log.cleanup.policy", "not there")
 	expect(onBroker, "1", "leader.replication.throttled.rate", "10 3 false [3:leader.replication.throttled.rate=10]")
+	const rate = "replica.alter.log.dirs.io.max.bytes.per.second" // by kafka-reassign-partitions --replica-alter-log-dirs-throttle
+	expect(onBroker, "1", rate, "not there")
+	set("1", operation{rate, opSet, "11"})
+	expect(onBroker, "1", rate, "11 2 false [2:"+rate+"=11]")
+	set("1", operation{rate, opDelete, "-"})
 	expect(onBroker, "1", "node.id", "1 5 true [5:node.id=1]")
 	expect(onBroker, "1", "num.network.threads", "3 5 true [5:num.network.threads=3]")
 

@@ -178,11 +178,8 @@ func (s *server) startStore(ctx context.Context) (err error) {
 		ClusterID:                    s.config.ClusterID,
 		ProducerIDExpirationMs:       int64(s.config.ProducerIDExpirationMs),
 		RetentionCheckIntervalMs:     s.config.LogRetentionCheckIntervalMs,
-		Cleaner: logstore.CleanerOptions{
-			Disabled: !s.config.LogCleanerEnable || s.config.LogCleanerThreads == 0, Threads: int(s.config.LogCleanerThreads), BackoffMs: s.config.LogCleanerBackoffMs,
-			DedupeBufferBytes: s.config.LogCleanerDedupeBufferSize, IOBufferBytes: int(s.config.LogCleanerIOBufferSize),
-			LoadFactor: s.config.LogCleanerIOBufferLoadFactor, IOMaxBytesPerSecond: s.config.LogCleanerIOMaxBytesPerSecond,
-		},
+		Cleaner:                      s.cleanerOptions(),
+		MoveMaxBytesPerSecond:        s.moveRate(),
 	})
 	if err != nil {
 		return err
@@ -194,6 +191,21 @@ func (s *server) startStore(ctx context.Context) (err error) {
 	s.images.Store(meta.NewImage(s.store.ClusterID(), s.config.NodeID, s.config.NodeID, []meta.BrokerInfo{s.self()}, nil))
 	return nil
 }
+
+// cleanerOptions is the configuration of compaction at this moment.
+func (s *server) cleanerOptions() logstore.CleanerOptions {
+	c := s.config.CurrentCleaner()
+	return logstore.CleanerOptions{
+		Disabled: !s.config.LogCleanerEnable || s.config.LogCleanerThreads == 0, Threads: int(c.Threads),
+		BackoffMs:         max(c.BackoffMs, 1), // 0 means no rest, to the store Kafka's default
+		DedupeBufferBytes: c.DedupeBufferSize, IOBufferBytes: int(c.IOBufferSize),
+		LoadFactor: c.IOBufferLoadFactor, IOMaxBytesPerSecond: c.IOMaxBytesPerSecond,
+	}
+}
+
+// moveRate is what moves between log directories may copy at this moment. At 0 they stand still, as Kafka's do; to the
+// store 0 means no bound, and at a byte a second a move stands still as well.
+func (s *server) moveRate() float64 { return float64(max(s.config.CurrentMoveMaxBytesPerSecond(), 1)) }
 
 // self is this broker in the cluster image. A listener without an advertised
 // address has no endpoint: its clients are told the address that they came by.
@@ -274,6 +286,9 @@ func (s *server) startBrokerConfig(ctx context.Context, resources meta.ResourceS
 			if err := s.config.SetDynamic(cluster, broker); err != nil {
 				s.logger.Warn("some of the dynamic broker configuration can't be put in force", slog.Any("error", err))
 			}
+			// Not with the followers: moves that a stop interrupted go on before the network is up.
+			s.store.SetCleanerConfig(s.cleanerOptions())
+			s.store.SetMoveMaxBytesPerSecond(s.moveRate())
 			if follow := s.followers.Load(); follow != nil {
 				(*follow)()
 			}

@@ -118,17 +118,17 @@ var brokerKeys = []Key{
 	// Cleaner.
 	{Name: "log.cleaner.enable", Type: Boolean, Default: "true",
 		Doc: "Whether topics with cleanup.policy=compact are compacted."},
-	{Name: "log.cleaner.threads", Type: Int, Default: "1", check: words(0), Dynamic: true, AtStart: true,
+	{Name: "log.cleaner.threads", Type: Int, Default: "1", check: words(0), Dynamic: true,
 		Doc: "Logs that are compacted at a time."},
-	{Name: "log.cleaner.backoff.ms", Type: Long, Default: "15000", check: atLeast(0), Dynamic: true, AtStart: true,
+	{Name: "log.cleaner.backoff.ms", Type: Long, Default: "15000", check: atLeast(0), Dynamic: true,
 		Doc: "How long the cleaner rests when there is nothing to compact, in milliseconds."},
-	{Name: "log.cleaner.dedupe.buffer.size", Type: Long, Default: "134217728", Dynamic: true, AtStart: true,
+	{Name: "log.cleaner.dedupe.buffer.size", Type: Long, Default: "134217728", Dynamic: true,
 		Doc: "Memory for the keys of the logs under compaction, in bytes."},
-	{Name: "log.cleaner.io.max.bytes.per.second", Type: Double, Default: "1.7976931348623157E308", Dynamic: true, AtStart: true,
+	{Name: "log.cleaner.io.max.bytes.per.second", Type: Double, Default: "1.7976931348623157E308", Dynamic: true,
 		Doc: "Bytes that compaction reads and writes in a second."},
-	{Name: "log.cleaner.io.buffer.size", Type: Int, Default: "524288", check: words(0), Dynamic: true, AtStart: true,
+	{Name: "log.cleaner.io.buffer.size", Type: Int, Default: "524288", check: words(0), Dynamic: true,
 		Doc: "Copy buffer of the cleaner, in bytes."},
-	{Name: "log.cleaner.io.buffer.load.factor", Type: Double, Default: "0.9", Dynamic: true, AtStart: true,
+	{Name: "log.cleaner.io.buffer.load.factor", Type: Double, Default: "0.9", Dynamic: true,
 		Doc: "How full the cleaner's key buffer may get."},
 
 	// Groups.

@@ -107,7 +107,7 @@ func (b *Broker) Describe() []Entry {
 		}
 		entries = append(entries, b.describe(k))
 	}
-	for name, k := range inertDynamicIndex() {
+	for name, k := range dynamicOnlyIndex() {
 		if _, ok := b.layers().get(name); ok {
 			entries = append(entries, b.describe(k))
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -78,7 +79,7 @@ func (b *Broker) CheckDynamic(layer Layer, values map[string]string) error {
 		return fmt.Errorf("Cannot update these configs dynamically: [%s]. They are read when the broker starts.", strings.Join(fixed, ", ")) //nolint:staticcheck // goes to clients as it is
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if _, err := dynamicKey(name).parse(values[name]); err != nil {
+		if err := dynamicKey(name).validateDynamic(values[name]); err != nil {
 			return err
 		}
 	}
@@ -104,7 +105,7 @@ func (b *Broker) SetDynamic(cluster, broker map[string]string) error {
 				errs = append(errs, fmt.Errorf("%s can't be set while the broker runs", name))
 				continue
 			}
-			if _, err := k.parse(layer.from[name]); err != nil {
+			if err := k.validateDynamic(layer.from[name]); err != nil {
 				errs = append(errs, err)
 				continue
 			}
@@ -162,19 +163,50 @@ func (b *Broker) CurrentTopicDefaults() Topic {
 // CurrentMaxConnections are max.connections and max.connections.per.ip at this
 // moment.
 func (b *Broker) CurrentMaxConnections() (total, perIP int32) {
-	return b.currentInt("max.connections", b.MaxConnections), b.currentInt("max.connections.per.ip", b.MaxConnectionsPerIP)
+	return current(b, "max.connections", b.MaxConnections), current(b, "max.connections.per.ip", b.MaxConnectionsPerIP)
 }
 
-func (b *Broker) currentInt(name string, static int32) int32 {
+// Cleaner is the configuration of compaction that can change while the broker runs
+// (Kafka's LogCleaner.RECONFIGURABLE_CONFIGS).
+type Cleaner struct {
+	Threads, IOBufferSize                   int32
+	BackoffMs, DedupeBufferSize             int64
+	IOBufferLoadFactor, IOMaxBytesPerSecond float64
+}
+
+// CurrentCleaner is it at this moment.
+func (b *Broker) CurrentCleaner() Cleaner {
+	return Cleaner{
+		Threads:             current(b, "log.cleaner.threads", b.LogCleanerThreads),
+		IOBufferSize:        current(b, "log.cleaner.io.buffer.size", b.LogCleanerIOBufferSize),
+		BackoffMs:           current(b, "log.cleaner.backoff.ms", b.LogCleanerBackoffMs),
+		DedupeBufferSize:    current(b, "log.cleaner.dedupe.buffer.size", b.LogCleanerDedupeBufferSize),
+		IOBufferLoadFactor:  current(b, "log.cleaner.io.buffer.load.factor", b.LogCleanerIOBufferLoadFactor),
+		IOMaxBytesPerSecond: current(b, "log.cleaner.io.max.bytes.per.second", b.LogCleanerIOMaxBytesPerSecond),
+	}
+}
+
+// CurrentMoveMaxBytesPerSecond is replica.alter.log.dirs.io.max.bytes.per.second at
+// this moment: what moves between log directories may copy.
+func (b *Broker) CurrentMoveMaxBytesPerSecond() int64 {
+	return current(b, moveRateKey.Name, int64(math.MaxInt64))
+}
+
+// current is a key's value of the layers, or the static one. Both layers are looked at
+// as they are now; of two keys read one after the other the second may be newer.
+func current[T int32 | int64 | float64](b *Broker, name string, static T) T {
 	text, ok := b.layers().get(name)
 	if !ok {
 		return static
 	}
-	parsed, err := BrokerKey(name).parse(text)
+	parsed, err := dynamicKey(name).parse(text)
 	if err != nil {
 		panic("BUG: a dynamic value was not checked: " + err.Error())
 	}
-	return int32(parsed.(int64))
+	if n, ok := parsed.(int64); ok {
+		return T(n)
+	}
+	return T(parsed.(float64))
 }
 
 func (l *layers) get(name string) (string, bool) {
@@ -215,23 +247,39 @@ func dynamicKey(name string) *Key {
 	if k := BrokerKey(name); k != nil && k.Changeable() {
 		return k
 	}
-	return inertDynamicIndex()[name]
+	return dynamicOnlyIndex()[name]
 }
 
+// validateDynamic is Validate with what is refused only while the broker runs: a cleaner
+// without threads is one of the start (LogCleaner.validateReconfiguration). Kafka also
+// refuses more than double the threads or less than half; nothing here needs that.
+func (k *Key) validateDynamic(value string) error {
+	parsed, err := k.parse(value)
+	if err == nil && k.Name == "log.cleaner.threads" && parsed.(int64) < 1 {
+		return errors.New("Log cleaner threads should be at least 1") //nolint:staticcheck // goes to clients as it is
+	}
+	return err
+}
+
+// moveRateKey exists as dynamic configuration only, as in Kafka.
+var moveRateKey = Key{Name: "replica.alter.log.dirs.io.max.bytes.per.second", Type: Long, NullDefault: true, check: atLeast(0), Dynamic: true,
+	Doc: "Bytes that moves of partitions between log directories copy in a second."}
+
 // inertDynamic are the keys without a row that tools set at run time on their way to
-// something else (the throttles of kafka-reassign-partitions, --replica-alter-log-dirs
-// included): they are kept and shown, and change nothing, as in the file. All others
-// without effect are read-only: who sets one at run time expects something of it.
+// something else (the throttles of kafka-reassign-partitions): they are kept and shown,
+// and change nothing, as in the file. All others without effect are read-only: who sets
+// one at run time expects something of it.
 var inertDynamic = []struct {
 	typ  Type
 	keys string
 }{
-	{Long, `leader.replication.throttled.rate follower.replication.throttled.rate
-		replica.alter.log.dirs.io.max.bytes.per.second`},
+	{Long, `leader.replication.throttled.rate follower.replication.throttled.rate`},
 }
 
-var inertDynamicIndex = sync.OnceValue(func() map[string]*Key {
-	m := make(map[string]*Key)
+// dynamicOnlyIndex are the keys without a row in brokerKeys that can be set at run time:
+// those are shown when they are set.
+var dynamicOnlyIndex = sync.OnceValue(func() map[string]*Key {
+	m := map[string]*Key{moveRateKey.Name: &moveRateKey}
 	for _, group := range inertDynamic {
 		for name := range strings.FieldsSeq(group.keys) {
 			why, _ := InertKey(name)

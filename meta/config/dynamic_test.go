@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 )
@@ -67,9 +68,9 @@ func TestDynamicLayers(t *testing.T) {
 	}
 }
 
-// Every key that can be set at run time without effect is one that Kafka can change,
+// Every key without a row that can be set at run time is one that Kafka can change,
 // too, but for the throttles, which exist as dynamic configuration only.
-func TestInertDynamicKeysAreKafkas(t *testing.T) {
+func TestDynamicOnlyKeysAreKafkas(t *testing.T) {
 	t.Parallel()
 	dynamic := map[string]string{}
 	for _, kafka := range kafkaKeys(t) {
@@ -77,8 +78,8 @@ func TestInertDynamicKeysAreKafkas(t *testing.T) {
 			dynamic[kafka.name] = kafka.typ
 		}
 	}
-	for name, k := range inertDynamicIndex() {
-		throttle := strings.HasSuffix(name, ".replication.throttled.rate") || strings.HasPrefix(name, "replica.alter.log.dirs.")
+	for name, k := range dynamicOnlyIndex() {
+		throttle := strings.HasSuffix(name, ".replication.throttled.rate") || name == moveRateKey.Name
 		if dynamic[name] != string(k.Type) && !throttle || BrokerKey(name) != nil && !throttle {
 			t.Errorf("%s: %s, Kafka has %q", name, k.Type, dynamic[name])
 		}
@@ -89,7 +90,11 @@ func TestInertDynamicKeysAreKafkas(t *testing.T) {
 // key, it is read anew, or it changes nothing anyway. All others are read at start.
 func TestChangeableKeysAct(t *testing.T) {
 	t.Parallel()
-	acts := map[string]bool{"max.connections": true, "max.connections.per.ip": true}
+	acts := map[string]bool{
+		"max.connections": true, "max.connections.per.ip": true,
+		"log.cleaner.threads": true, "log.cleaner.backoff.ms": true, "log.cleaner.dedupe.buffer.size": true,
+		"log.cleaner.io.buffer.size": true, "log.cleaner.io.buffer.load.factor": true, "log.cleaner.io.max.bytes.per.second": true,
+	}
 	for _, k := range TopicKeys() {
 		if len(k.Synonyms) > 0 {
 			acts[k.Synonyms[0].Name] = true
@@ -99,5 +104,35 @@ func TestChangeableKeysAct(t *testing.T) {
 		if k.Changeable() && (k.Standing == Honoured || k.Standing == Refused) && !acts[k.Name] {
 			t.Errorf("%s can be set at run time and nobody follows it: mark it AtStart, or follow it (CurrentTopicDefaults, cmd/kaas followDynamic)", k.Name)
 		}
+	}
+}
+
+func TestStoreConfigOfTheMoment(t *testing.T) {
+	t.Parallel()
+	b, _, err := LoadBroker(nil, nil, []string{"log.cleaner.threads=2", "log.cleaner.backoff.ms=9"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Cleaner{Threads: 2, IOBufferSize: 524288, BackoffMs: 9, DedupeBufferSize: 128 << 20, IOBufferLoadFactor: 0.9, IOMaxBytesPerSecond: math.MaxFloat64}
+	if got := b.CurrentCleaner(); got != want || b.CurrentMoveMaxBytesPerSecond() != math.MaxInt64 {
+		t.Errorf("%+v", got)
+	}
+	err = b.SetDynamic(map[string]string{
+		"log.cleaner.threads": "4", "log.cleaner.backoff.ms": "10", "log.cleaner.dedupe.buffer.size": "11", "log.cleaner.io.buffer.size": "12",
+		"log.cleaner.io.buffer.load.factor": "0.13", "log.cleaner.io.max.bytes.per.second": "14.5", "replica.alter.log.dirs.io.max.bytes.per.second": "15",
+	}, map[string]string{"log.cleaner.threads": "3", "replica.alter.log.dirs.io.max.bytes.per.second": "16"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.CurrentCleaner(), (Cleaner{Threads: 3, IOBufferSize: 12, BackoffMs: 10, DedupeBufferSize: 11, IOBufferLoadFactor: 0.13, IOMaxBytesPerSecond: 14.5}); got != want || b.CurrentMoveMaxBytesPerSecond() != 16 {
+		t.Errorf("%+v and %d", got, b.CurrentMoveMaxBytesPerSecond())
+	}
+	for _, bad := range []map[string]string{{"log.cleaner.threads": "0"}, {"replica.alter.log.dirs.io.max.bytes.per.second": "-1"}} {
+		if b.CheckDynamic(ForCluster, bad) == nil || b.SetDynamic(bad, nil) == nil {
+			t.Errorf("%v is taken", bad)
+		}
+	}
+	if got := b.CurrentCleaner(); got.Threads != 2 {
+		t.Errorf("%+v", got)
 	}
 }
