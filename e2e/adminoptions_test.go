@@ -155,7 +155,7 @@ func (u userSession) quotaEntities(t *testing.T) {
 			}
 			continue
 		}
-		mustContain(t, configs("--alter", "--add-config", step.config), "Completed updating config for")
+		mustContain(t, configs("--alter", "--add-config", step.config), "Completed updating ")
 		mustContain(t, configs("--describe"), step.wanted)
 		if step.removed != "" {
 			configs("--alter", "--delete-config", step.removed)
