@@ -74,6 +74,9 @@ func (s *Store) settleJournal(d *logDir, st *volume.State) error {
 	if c.Gap {
 		log.Error("blocks of the commit journal are missing: the disk lost what it had synced")
 	}
+	if n := c.Stale(); n > 0 {
+		log.Error("the commit journal is damaged or of another day: entries that do not fit their logs were left out", "entries", n)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, b := range s.broken {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"sync/atomic"
 
 	"kaas/internal/vfs"
 )
@@ -22,6 +23,8 @@ type Contents struct {
 	Torn   bool
 	// Gap says that blocks between two others are missing: the disk lost what it had synced.
 	Gap bool
+	// stale counts entries that are older than the log they are of, see stands.
+	stale atomic.Int64
 }
 
 type key struct {
@@ -40,6 +43,7 @@ type stored struct {
 // chain is the blocks of one half that belong together: numbered without a gap from its beginning.
 type chain struct {
 	first, last uint64 // 0: none
+	id          uint64
 	torn        bool
 	entries     []stored
 }
@@ -69,7 +73,7 @@ func Load(fsys vfs.FS, dir string, last uint64) (*Contents, error) {
 		c.older = 1
 	}
 	a, b := &chains[c.older], &chains[1-c.older]
-	c.Gap = a.first != 0 && b.first != 0 && a.last+1 != b.first
+	c.Gap = a.first != 0 && b.first != 0 && (a.last+1 != b.first || a.id != b.id)
 	for _, h := range []*chain{a, b} {
 		if h.first != 0 {
 			c.Blocks += int(h.last - h.first + 1)
@@ -103,7 +107,6 @@ func readHalf(f vfs.File, half int, last uint64) (c chain, err error) {
 	if err != nil {
 		return c, err
 	}
-	var id uint64
 	var b []byte
 	for at := int64(0); size-at >= headerBytes; {
 		var head [headerBytes]byte
@@ -111,7 +114,7 @@ func readHalf(f vfs.File, half int, last uint64) (c chain, err error) {
 			return c, err
 		}
 		h, err := decodeHeader(head[:])
-		if err != nil || c.first != 0 && (h.id != id || h.sequence != c.last+1) || h.sequence == 0 || h.sequence > last {
+		if err != nil || c.first != 0 && (h.id != c.id || h.sequence != c.last+1) || h.sequence == 0 || h.sequence > last {
 			return c, nil // the end: zeroes, or a block of an earlier use of the half
 		}
 		if int64(h.length) > size-at {
@@ -135,7 +138,7 @@ func readHalf(f vfs.File, half int, last uint64) (c chain, err error) {
 		if err != nil {
 			return c, fmt.Errorf("block %d at %d: %w", h.sequence, at, err)
 		}
-		if id = h.id; c.first == 0 {
+		if c.id = h.id; c.first == 0 {
 			c.first = h.sequence
 		}
 		c.last = h.sequence
@@ -182,21 +185,30 @@ func (c *Contents) Apply(topic string, partition int32, id [16]byte, after int64
 		if f == nil {
 			continue
 		}
-		if err := c.copy(f, &e); err != nil {
+		written, err := c.copy(f, &e)
+		if err != nil {
 			return bytes, errors.Join(err, f.Close())
+		}
+		if !written {
+			c.stale.Add(1)
+			continue
 		}
 		bytes += int64(e.n)
 	}
 	return bytes, done()
 }
 
-func (c *Contents) copy(f vfs.File, e *stored) error {
+// copy writes an entry to its place. False: it does not belong there.
+func (c *Contents) copy(f vfs.File, e *stored) (written bool, err error) {
 	b := make([]byte, e.n)
 	if _, err := c.files[e.half].ReadAt(b, e.at); err != nil {
-		return err
+		return false, err
 	}
-	_, err := f.WriteAt(b, e.Position)
-	return err
+	if belongs, err := belongs(f, e.Position, b); !belongs || err != nil {
+		return false, err
+	}
+	_, err = f.WriteAt(b, e.Position)
+	return err == nil, err
 }
 
 // Close closes the files.
