@@ -270,11 +270,17 @@ func (j *commitJournal) writeBack(half int, factor int64) {
 		return
 	}
 	// The half is not used before this has ended: room looks at busy.
-	if size := min(factor*file.Size(half), j.maxBytes()); size > file.Size(half) {
+	if size := min(factor*file.Size(half), j.maxBytes()); size > file.Size(half) && j.hasDiskFor(size-file.Size(half)) {
 		if err := file.Grow(half, size); err != nil {
 			j.store.logger.Warn("commit journal not made larger", "dir", j.dir.path, "error", err)
 		}
 	}
+}
+
+// hasDiskFor says that a half may take so many bytes more: on a small volume the logs need them.
+func (j *commitJournal) hasDiskFor(bytes int64) bool {
+	_, usable, err := j.store.fs.Usage(j.dir.path)
+	return err == nil && bytes <= usable/limits.CommitJournalDiskShare
 }
 
 // append writes a block and notes what the half holds now. Caller: turn.

@@ -21,6 +21,8 @@ const (
 	CommitJournalSmallBytes = 16 << 10
 	// CommitJournalMarkBytes is the end of a half that only marks may use: a compaction must not wait for its write-back.
 	CommitJournalMarkBytes = 8 << 10
+	// CommitJournalDiskShare: a half grows by no more than this part of what is free on the volume.
+	CommitJournalDiskShare = 16
 	// CommitStalledMs is how long one commit may take before appends to its partition fail fast with a retriable error.
 	CommitStalledMs = 30_000
 	// ReopenIntervalMs is how often a partition that a failing disk took down is tried again, at first; the pause doubles

@@ -63,7 +63,7 @@ func (j *Journal) Grow(half int, bytes int64) error {
 	zero := make([]byte, min(zeroBytes, max(bytes-h.size, 0)))
 	for at := h.size; at < bytes; at += int64(len(zero)) {
 		if _, err := h.file.WriteAt(zero[:min(int64(len(zero)), bytes-at)], at); err != nil {
-			return err
+			return errors.Join(err, h.file.Truncate(h.size)) // on a full disk what was written would be in the way
 		}
 	}
 	if err := h.file.Datasync(); err != nil {

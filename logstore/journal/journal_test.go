@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"syscall"
 	"testing"
 
 	"kaas/internal/vfs"
@@ -193,6 +194,41 @@ func TestGrow(t *testing.T) {
 	}
 	if c, got := applied(t, m, 1<<62); got != "abcd" || c.Blocks != 4 {
 		t.Errorf("%q in %d blocks", got, c.Blocks)
+	}
+}
+
+// full is a file on a volume that is full from a size on.
+type full struct {
+	vfs.File
+	bytes int64
+}
+
+func (f *full) WriteAt(b []byte, at int64) (int, error) {
+	if at+int64(len(b)) > f.bytes {
+		n, err := f.File.WriteAt(b[:f.bytes-at], at)
+		return n, errors.Join(err, syscall.ENOSPC)
+	}
+	return f.File.WriteAt(b, at)
+}
+
+// TestGrowOnFullDisk: what a half could not use is given back, the logs need it.
+func TestGrowOnFullDisk(t *testing.T) {
+	t.Parallel()
+	m := disk(t)
+	makeLog(t, m, 0)
+	j := made(t, m, Alignment)
+	file := j.halves[1].file
+	j.halves[1].file = &full{file, zeroBytes + 5}
+	if err := j.Grow(1, 2*zeroBytes); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	if size, err := file.Size(); err != nil || size != Alignment || j.Size(1) != Alignment {
+		t.Errorf("%d bytes, %v, for a half of %d", size, err, j.Size(1))
+	}
+	put(t, j, 0, "a")
+	put(t, j, 1, "b")
+	if _, got := applied(t, m, 1<<62); got != "ab" {
+		t.Errorf("%q", got)
 	}
 }
 
