@@ -1,6 +1,7 @@
 package netio
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 	"sync"
@@ -94,7 +95,8 @@ func TestHeldFramesKeepTheirBytes(t *testing.T) {
 // is nearly full.
 func TestChunkSettles(t *testing.T) {
 	t.Parallel()
-	h := newChunk()
+	var h chunk
+	h.begin()
 	first := h.buf
 	part := h.buf.Part(0, 100)
 	h.used = 100
@@ -114,6 +116,63 @@ func TestChunkSettles(t *testing.T) {
 	if h.buf == first || h.used != 0 {
 		t.Fatal("a chunk without room is still read into")
 	}
+	if got := h.pinned.Load(); got != 1 {
+		t.Errorf("%d chunks are pinned, want 1", got)
+	}
 	part.Release()
+	if got := h.pinned.Load(); got != 0 {
+		t.Errorf("%d chunks are pinned after the last part was released", got)
+	}
 	h.buf.Release()
+}
+
+// Small frames that wait among others that do not keep a bounded number of chunks, and their own bytes unchanged; when
+// they are released frames are handed on in place again.
+func TestHeldFramesPinFewChunks(t *testing.T) {
+	t.Parallel()
+	const small, large, rounds = limits.NetInPlaceBytes, 60_000, 180
+	var mu sync.Mutex
+	var held []*bufpool.Buf
+	h := &testHandler{frame: func(c *Conn, frame *bufpool.Buf) error {
+		s := c.Reserve()
+		s.Bytes(reply(frame.B[:8]))
+		if len(frame.B) == small {
+			mu.Lock()
+			held = append(held, frame)
+			mu.Unlock()
+		} else {
+			frame.Release()
+		}
+		s.Done()
+		return nil
+	}}
+	server, addr := startServer(t, h, func(c *Config) { c.NumNetworkThreads = 1 })
+	pinned := func() int { return int(server.loops[0].chunk.pinned.Load()) }
+	c := dial(t, addr)
+	most := 0
+	filled := func(size, with int) []byte { return frameOf(bytes.Repeat([]byte{byte(with)}, size)) }
+	for i := range rounds {
+		send(t, c, append(bytes.Repeat(filled(large, i), 6), filled(small, i)...))
+		for range 7 {
+			receiveFrame(t, c)
+		}
+		if most = max(most, pinned()); most > limits.NetChunksPinned {
+			t.Fatalf("%d chunks are pinned by %d frames of %d bytes", most, i+1, small)
+		}
+	}
+	t.Logf("%d chunks were pinned", most)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(held) != rounds {
+		t.Fatalf("%d frames are held, want %d", len(held), rounds)
+	}
+	for i, frame := range held {
+		if !bytes.Equal(frame.B, bytes.Repeat([]byte{byte(i)}, small)) {
+			t.Fatalf("frame %d has changed while it was held", i)
+		}
+		frame.Release()
+	}
+	if got := pinned(); got != 0 {
+		t.Errorf("%d chunks are pinned and nothing is held", got)
+	}
 }

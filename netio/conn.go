@@ -2,6 +2,7 @@ package netio
 
 import (
 	"errors"
+	"io"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,7 @@ type Conn struct {
 	rest           *bufpool.Buf // read but not parsed while not reading; nil: none
 	restFrom       int          // first byte of rest that is not parsed
 	reading        bool         // the engine reads; false while paused or muted
+	halfClosed     bool         // the peer sends nothing more, and gets the replies that it is owed
 	refused        bool         // a malformed request came: nothing more is parsed
 	arrivalCounted bool         // frame has reserved memory, or waits for it: see arrivals.go
 	awaitingMemory bool         // frame waits for memory
@@ -67,7 +69,7 @@ type Conn struct {
 	closing             atomic.Pointer[closeReason] // set once, by any goroutine
 	lingering           bool                        // our side is shut down, what comes is thrown away until the peer closes
 	lingerOver          atomic.Bool                 // by lingerTimer
-	lingerTimer         *time.Timer
+	lingerTimer         *time.Timer                 // ends lingering, or halfClosed
 
 	// Waking, see loop.go.
 	scheduled atomic.Bool // in the loop's ready list, or inside its own event
@@ -79,6 +81,9 @@ type Conn struct {
 }
 
 type closeReason struct{ err error }
+
+// errHalfClosed is the reason of a connection whose peer ended its sending side and then waited too long for a reply.
+var errHalfClosed = errors.New("the peer sends no more, and a reply takes longer than it is kept for that")
 
 // errIdle is the reason of a connection that was closed after connections.max.idle.ms.
 var errIdle = errors.New("idle for longer than connections.max.idle.ms")
@@ -172,7 +177,7 @@ func (c *Conn) shut(reason error) {
 // connection, and a reset throws away what the peer has not read yet; so the sending side ends first, and what comes is
 // thrown away until the peer closes, for a moment. A peer that was sent nothing is closed at once. Owner only.
 func (c *Conn) shutGently(reason error) {
-	if !c.hasSent || c.isEnding() || c.socket.shutdownSend() != nil {
+	if !c.hasSent || c.halfClosed || c.isEnding() || c.socket.shutdownSend() != nil {
 		c.shut(reason)
 		return
 	}
@@ -189,6 +194,22 @@ func (c *Conn) shutGently(reason error) {
 			c.shut(err)
 		}
 	}
+}
+
+// halfClose is called when the peer has ended its sending side. As in Kafka, which does not look at a connection while it
+// owes it a reply, the requests before the end are answered; false: there are none. Owner only.
+func (c *Conn) halfClose() bool {
+	if c.isEnding() || c.head == nil && c.rest == nil || c.socket.detach() != nil {
+		return false
+	}
+	c.halfClosed = true
+	c.reading = false
+	if c.rest == nil {
+		c.releaseInbound() // a frame that will never be whole
+	}
+	c.lingerTimer = time.AfterFunc(limits.NetHalfClosedMs*time.Millisecond, func() { c.Close(errHalfClosed) })
+	c.schedule()
+	return true
 }
 
 // closed ends the connection's life: called exactly once by the engine, whoever closed. Everything that the connection
@@ -232,6 +253,9 @@ func (c *Conn) turn() {
 	}
 	c.flush()
 	c.adjustReading()
+	if c.halfClosed && c.head == nil && c.rest == nil && !c.isEnding() {
+		c.shut(io.EOF)
+	}
 }
 
 // writableAgain is called by the engine, from any goroutine, after awaitWritable.
@@ -285,7 +309,7 @@ func (c *Conn) adjustReading() {
 	if c.isEnding() {
 		return
 	}
-	on := c.rest == nil && c.mayTakeFrame()
+	on := c.rest == nil && !c.halfClosed && c.mayTakeFrame()
 	if on == c.reading {
 		return
 	}

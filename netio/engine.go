@@ -3,6 +3,7 @@ package netio
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -44,6 +45,7 @@ type gnetSocket struct {
 	raw        gnet.Conn
 	fd         int
 	closeAfter bool // close was called inside this connection's own event
+	detached   bool // fd is netio's own, gnet does not know it
 }
 
 // startEngine starts the event loops; none has a connection yet.
@@ -146,11 +148,18 @@ func (e *engine) OnTraffic(raw gnet.Conn) gnet.Action {
 
 // OnClose runs once for every connection that was opened, whoever closed it.
 func (e *engine) OnClose(raw gnet.Conn, err error) gnet.Action {
-	if c, ok := raw.Context().(*Conn); ok {
+	if c, ok := raw.Context().(*Conn); ok && !(isEnd(err) && c.halfClose()) {
 		c.server.writable.forget(c)
 		c.closed(err)
 	}
 	return gnet.None
+}
+
+// isEnd says whether gnet has read the end of what the peer sends. A bare io.EOF is what it makes of a connection that is
+// broken both ways.
+func isEnd(err error) bool {
+	var read *os.SyscallError
+	return errors.As(err, &read) && read.Err == io.EOF
 }
 
 // bind finds the inside of the gnet loop that got the wake connection, and makes that connection the loop's eventfd.
@@ -238,8 +247,7 @@ func (s *gnetSocket) unsent() bool {
 func (s *gnetSocket) shutdownSend() error { return unix.Shutdown(s.fd, unix.SHUT_WR) }
 
 // setReading changes the events that the loop's epoll waits for. Without EPOLLIN a reset of the peer is still noticed
-// (EPOLLERR and EPOLLHUP are always reported, and gnet closes); an orderly end is noticed when reading is resumed, as
-// in Kafka, whose muted channels wait the same way: a peer that has sent its last request still gets its replies.
+// (EPOLLERR and EPOLLHUP are always reported, and gnet closes); an orderly end is noticed when reading is resumed.
 func (s *gnetSocket) setReading(on bool) error {
 	event := unix.EpollEvent{Fd: int32(s.fd)}
 	if on {
@@ -251,8 +259,28 @@ func (s *gnetSocket) setReading(on bool) error {
 	return nil
 }
 
+// detach is called while gnet closes, before it closes the descriptor: with a second one the socket stays open. What the
+// write poller waits for goes on, it belongs to the socket.
+func (s *gnetSocket) detach() error {
+	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("dup: %w", err)
+	}
+	s.fd, s.raw, s.detached = fd, nil, true
+	return nil
+}
+
 // close closes through gnet. Inside the connection's own event gnet still holds it, so the event's action does it.
 func (s *gnetSocket) close() {
+	if s.detached {
+		s.conn.server.writable.forget(s.conn)
+		reason := s.conn.closing.Load().err
+		if err := unix.Close(s.fd); err != nil {
+			s.conn.server.config.Logger.Debug("close a connection", "peer", s.conn.remote.String(), "error", err)
+		}
+		s.conn.closed(reason)
+		return
+	}
 	if s.conn.loop.current == s.conn {
 		s.closeAfter = true
 		return

@@ -144,7 +144,7 @@ func (c *Conn) parse(data []byte, at int, whole bool) (left []byte, ok bool) {
 		if c.headerBytes == 0 && at != notInChunk {
 			size, known := c.announced(data)
 			switch {
-			case known && len(data)-len(c.header) >= size && size >= limits.NetInPlaceBytes:
+			case known && len(data)-len(c.header) >= size && c.loop.chunk.mayBeHeld(size):
 				data = data[len(c.header)+size:]
 				if !c.frameInPlace(end-len(data)-size, end-len(data)) {
 					return nil, false

@@ -429,6 +429,8 @@ func (m *memorySocket) awaitWritable() error                  { return nil }
 func (m *memorySocket) setReading(bool) error                 { return nil }
 func (m *memorySocket) unsent() bool                          { return false }
 func (m *memorySocket) shutdownSend() error                   { return nil }
+func (m *memorySocket) detach() error                         { return nil }
+
 func (m *memorySocket) close() {
 	if !m.conn.isClosed {
 		m.conn.closed(nil)
@@ -442,7 +444,8 @@ func memoryConn(h Handler, maxRequestBytes int32) (*Conn, *memorySocket) {
 		panic(err)
 	}
 	s.malformed.logger = s.config.Logger
-	l := &loop{server: s, chunk: newChunk(), vectors: make([][]byte, 0, limits.NetIovecs)}
+	l := &loop{server: s, vectors: make([][]byte, 0, limits.NetIovecs)}
+	l.chunk.begin()
 	l.woken.Store(true) // there is no loop to wake
 	c := &Conn{id: 1, server: s, loop: l}
 	m := &memorySocket{conn: c}

@@ -62,9 +62,9 @@ func newLoop(s *Server) (*loop, error) {
 	l := &loop{
 		server:  s,
 		wakeFD:  fd,
-		chunk:   newChunk(),
 		vectors: make([][]byte, 0, limits.NetIovecs),
 	}
+	l.chunk.begin()
 	runtime.AddCleanup(l, func(fd int) { unix.Close(fd) }, fd)
 	return l, nil
 }
@@ -233,6 +233,15 @@ func (l *loop) expireIdle() {
 	for c := l.first; c != nil; {
 		following := c.following // expire may remove c
 		c.expire(now, maxIdleMs, stallMs)
+		c = following
+	}
+}
+
+// closeDetached closes what the engine has not, because it does not know it. The loop has ended.
+func (l *loop) closeDetached() {
+	for c := l.first; c != nil; {
+		following := c.following // shut removes c
+		c.shut(errServerClosed)
 		c = following
 	}
 }

@@ -237,7 +237,7 @@ func TestPeerThatNeverReads(t *testing.T) {
 		},
 		close: func(_ *Conn, err error) { closed <- err },
 	}
-	_, addr := startServer(t, h, func(c *Config) { c.ConnectionsMaxIdleMs = 300 })
+	_, addr := startServer(t, h, func(c *Config) { c.ConnectionsMaxIdleMs = 2_000 }) // longer than a busy machine takes to send the first
 	c := dial(t, addr)
 	go func() {
 		request := bytes.Repeat(frameOf([]byte("more")), 100)

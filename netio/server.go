@@ -229,6 +229,9 @@ func (s *Server) Close(ctx context.Context) error {
 			<-s.janitorDone
 			s.endConnections()
 			s.closeErr = s.engine.stop()
+			for _, l := range s.loops {
+				l.closeDetached()
+			}
 			s.writable.stop()
 			close(s.closed)
 		}()

@@ -28,6 +28,8 @@ type socket interface {
 	unsent() bool
 	// shutdownSend tells the peer that nothing more comes, behind what was sent.
 	shutdownSend() error
+	// detach keeps the socket for replies although the engine, which has read the peer's end, closes its connection.
+	detach() error
 	// close ends the connection; Conn.closed follows, at once or when the running event returns.
 	close()
 }

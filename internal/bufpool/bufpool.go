@@ -21,6 +21,8 @@ type Buf struct {
 	class  int32        // index into classes, -1: not pooled; immutable after make
 	refs   atomic.Int32 // 1 after Get; the release that takes it to 0 owns the buffer
 	next   *Buf         // free list link; guarded by the class's mutex, of a part by parts.mu
+
+	pinned *atomic.Int32 // of ReleasePinned; written by who holds a reference, read and cleared by who drops the last
 }
 
 const (
@@ -144,6 +146,10 @@ func (b *Buf) Release() {
 		// Cheap enough for every build: handing one buffer to two owners corrupts data.
 		panic("bufpool: buffer released twice")
 	}
+	if b.pinned != nil {
+		b.pinned.Add(-1)
+		b.pinned = nil
+	}
 	if invariants.Enabled {
 		poison(b)
 	}
@@ -156,6 +162,14 @@ func (b *Buf) Release() {
 		return
 	}
 	put(b)
+}
+
+// ReleasePinned drops the caller's reference of a buffer of which others may hold parts, and counts it in pinned for as
+// long as they do.
+func (b *Buf) ReleasePinned(pinned *atomic.Int32) {
+	pinned.Add(1)
+	b.pinned = pinned
+	b.Release()
 }
 
 func (b *Buf) releasePart() {

@@ -9,6 +9,9 @@ const (
 	NetChunkBytes = 512 << 10
 	// NetChunkLeastBytes must be free in a chunk that is read into; one with less is left to the frames in it.
 	NetChunkLeastBytes = 128 << 10
+	// NetChunksPinned chunks of an event loop may be kept by frames that wait (and the one that is read into): 16 MiB, whatever
+	// the size of those frames, which is all that is counted of them elsewhere. Beyond it frames are copied.
+	NetChunksPinned = 32
 	// NetInPlaceBytes: a smaller frame is copied out of the chunk. One that is held (until its commit, in a long poll)
 	// would keep the whole chunk, and a copy this small costs less than a microsecond.
 	NetInPlaceBytes = 8 << 10
@@ -46,6 +49,11 @@ const (
 	// unread for max.poll.interval.ms (5 minutes), so this is longer.
 	NetOutboundStallMs = 600_000
 )
+
+// NetHalfClosedMs is how long the replies to a peer that has ended its sending side may take. Such a peer cannot be told
+// from one that has closed, whose requests would otherwise wait here for as long as they say. A fetch of a consumer waits half a
+// second, a commit some milliseconds.
+const NetHalfClosedMs = 5_000
 
 // NetLingerMs is how long a connection that the broker ends is still read, and thrown away, so that the replies before
 // the end arrive; a peer that closes ends it earlier.
