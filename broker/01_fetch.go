@@ -81,6 +81,7 @@ type fetchOperation struct {
 	sessionEpoch int32
 
 	partitions []fetchPartition
+	named      namedPartitions
 	aborted    []logstore.AbortedTxn
 	// What the last collect found.
 	readable int  // bytes
@@ -186,8 +187,13 @@ func (o *fetchOperation) add() *fetchPartition {
 	return &o.partitions[n]
 }
 
+// addRequested takes a partition that is named again as it is named last, in its first place (Kafka: the map that
+// FetchRequest.fetchData makes).
 func (o *fetchOperation) addRequested(r *codec.FetchPartition) {
-	p := o.add()
+	p := o.named.find(o.partitions, r)
+	if p == nil {
+		p = o.add()
+	}
 	p.topicName, p.topicID, p.index = r.Topic, r.TopicID, r.Index
 	p.fetchOffset, p.maxBytes = r.FetchOffset, r.MaxBytes
 	p.currentLeaderEpoch, p.lastFetchedEpoch = r.CurrentLeaderEpoch, r.LastFetchedEpoch
@@ -568,6 +574,7 @@ func (o *fetchOperation) finish() {
 	if cap(o.partitions) > limits.FetchPartitionsKept {
 		o.partitions = nil
 	}
+	o.named.end()
 	if cap(o.aborted) > limits.FetchPartitionsKept {
 		o.aborted = nil
 	}

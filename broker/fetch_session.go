@@ -349,6 +349,7 @@ func (o *fetchOperation) openSession(view *codec.FetchView) *kerr.Error {
 	if view.SessionEpoch == fetchSessionInitial || view.SessionEpoch == fetchSessionFinal {
 		sessions.remove(view.SessionID)
 		o.makesSession = view.SessionEpoch == fetchSessionInitial
+		o.named.begin(view.PartitionCount)
 		for it := view.Partitions(); it.Next(); {
 			o.addRequested(&it.Partition)
 		}

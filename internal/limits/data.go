@@ -18,6 +18,9 @@ const (
 	FetchSessionEvictAfter = 2 * time.Minute
 	// FetchPartitionsKept is the most partitions for which a finished fetch keeps its memory.
 	FetchPartitionsKept = 2_048
+	// FetchPartitionsCompared: up to so many partitions of a request are compared with each other to find one that is named
+	// twice, more are hashed.
+	FetchPartitionsCompared = 8
 	// FetchInlineWakes is how many parked fetches are completed by the goroutine that moved the high watermark; the
 	// rest goes to the completion workers, so that a partition with many readers doesn't hold up the next commit.
 	FetchInlineWakes = 16
