@@ -97,14 +97,6 @@ func TestRow(t *testing.T) {
 	}
 }
 
-func TestMissingDataDirectoryIsNamed(t *testing.T) {
-	t.Parallel()
-	missing := filepath.Join(t.TempDir(), "missing")
-	if _, err := newRow(missing); err == nil || !strings.Contains(err.Error(), "--data "+missing) {
-		t.Errorf("newRow(%s) = %v, want an error that names --data and the directory", missing, err)
-	}
-}
-
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	f := newFigure("s", "kaas", "n", "1", "", []float64{1, 2, 3})

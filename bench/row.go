@@ -156,11 +156,8 @@ func describeHost(dataDir string) (host, error) {
 	var name unix.Utsname
 	var info unix.Sysinfo_t
 	var fs unix.Statfs_t
-	if err := errors.Join(unix.Uname(&name), unix.Sysinfo(&info)); err != nil {
-		return h, fmt.Errorf("ask the kernel of this host: %w", err)
-	}
-	if err := unix.Statfs(dataDir, &fs); err != nil {
-		return h, fmt.Errorf("--data %s: %w; name a directory that exists", dataDir, err)
+	if err := errors.Join(unix.Uname(&name), unix.Sysinfo(&info), unix.Statfs(dataDir, &fs)); err != nil {
+		return h, err
 	}
 	h.Kernel = unix.ByteSliceToString(name.Release[:])
 	h.MemoryGiB = int(info.Totalram * uint64(info.Unit) >> 30)

@@ -8,6 +8,7 @@ import (
 	"kaas/logstore/cleaner"
 	"kaas/logstore/groupcommit"
 	"kaas/logstore/index"
+	"kaas/logstore/segment"
 )
 
 // Options configure a Store. Zero values mean the defaults named at each field.
@@ -129,11 +130,10 @@ const (
 type AbortedTxn = index.AbortedTxn
 
 // TimestampOffset is the answer of a lookup by time.
-type TimestampOffset struct {
-	Offset      int64
-	TimestampMs int64
-	LeaderEpoch int32
-}
+type TimestampOffset = segment.TimestampOffset
+
+// Slice is what a read returns: a range of a segment file that holds whole batches, pinned until its Release.
+type Slice = segment.Slice
 
 // Waiter waits for a commit; see WhenCommitted.
 type Waiter = groupcommit.Waiter

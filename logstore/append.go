@@ -10,6 +10,7 @@ import (
 	"kaas/logstore/groupcommit"
 	"kaas/logstore/index"
 	"kaas/logstore/producer"
+	"kaas/logstore/segment"
 	"kaas/logstore/validate"
 )
 
@@ -79,14 +80,14 @@ func (p *Partition) warm() error {
 		return nil // closed: the append finds out why
 	}
 	g := all[len(all)-1]
-	if g.file.Load() != nil && g.mem.Load() != nil || g.sealed.Load() || !g.acquire() {
+	if g.IsOpen() || g.Sealed.Load() || !g.Acquire() {
 		return nil
 	}
-	defer g.release()
-	if _, err := g.open(); err != nil {
+	defer g.Release()
+	if _, err := g.Open(); err != nil {
 		return err
 	}
-	_, err := g.memIndex()
+	_, err := g.MemIndex()
 	return err
 }
 
@@ -125,7 +126,7 @@ func (p *Partition) appendLocked(records []byte, info *validate.Info, o AppendOp
 		return result, fmt.Errorf("%w: %w", ErrStorage, err)
 	}
 	result.BaseOffset, result.LastOffset = end.offset, end.offset+info.Records-1
-	f, err := g.open()
+	f, err := g.Open()
 	if err != nil {
 		return result, fmt.Errorf("%w: %w", ErrStorage, err)
 	}
@@ -136,7 +137,7 @@ func (p *Partition) appendLocked(records []byte, info *validate.Info, o AppendOp
 		v.SetPartitionLeaderEpoch(o.LeaderEpoch)
 		offset, rest = v.LastOffset()+1, after
 	}
-	size := g.sizeBytes.Load()
+	size := g.SizeBytes.Load()
 	if _, err := f.WriteAt(records, size); err != nil {
 		return result, p.takeBack(f, size, err)
 	}
@@ -199,7 +200,7 @@ func (p *Partition) checkProducers(records []byte, o AppendOptions) (*producer.B
 
 // writeAborted writes the transaction index entries of the markers in records, which stand in the log already: all, or, on
 // an error, none.
-func (p *Partition) writeAborted(g *segment, records []byte) error {
+func (p *Partition) writeAborted(g *segment.Segment, records []byte) error {
 	next := 0
 	var aborted []AbortedTxn
 	for rest := records; len(rest) > 0; {
@@ -217,40 +218,40 @@ func (p *Partition) writeAborted(g *segment, records []byte) error {
 	if len(aborted) == 0 {
 		return nil
 	}
-	p.dirUnsynced = p.dirUnsynced || !g.hasTxnIndex
-	return g.appendAborted(aborted)
+	p.dirUnsynced = p.dirUnsynced || !g.HasTxnIndex
+	return g.AppendAborted(aborted)
 }
 
 // appended takes over what stands in the file: indexes, producer state, epochs, marks. It can't fail.
-func (p *Partition) appended(g *segment, records []byte, info *validate.Info, o AppendOptions, c *Config, nowMs int64) {
-	at := g.sizeBytes.Load()
-	entries := g.mem.Load() // segmentFor loaded it
+func (p *Partition) appended(g *segment.Segment, records []byte, info *validate.Info, o AppendOptions, c *Config, nowMs int64) {
+	at := g.SizeBytes.Load()
+	entries := g.Writable() // segmentFor loaded it
 	nextMarker := 0
 	offset := int64(0)
 	for rest := records; len(rest) > 0; {
 		v, after, _ := batch.Next(rest) // validated
 		rest = after
-		if g.firstTimestampMs == unknownTimestamp && at == 0 {
-			g.firstTimestampMs = v.MaxTimestamp()
+		if g.FirstTimestampMs == segment.UnknownTimestamp && at == 0 {
+			g.FirstTimestampMs = v.MaxTimestamp()
 		}
-		if ts := v.MaxTimestamp(); ts > g.maxTimestampMs {
-			g.maxTimestampMs, g.maxTimestampAt = ts, v.LastOffset()
+		if ts := v.MaxTimestamp(); ts > g.MaxTimestampMs {
+			g.MaxTimestampMs, g.MaxTimestampAt = ts, v.LastOffset()
 		}
-		if g.bytesSinceIndex > int64(c.IndexIntervalBytes) {
-			entries.Offsets.Append(index.OffsetEntry{RelativeOffset: relative(v.LastOffset(), g.baseOffset), Position: int32(at)})
-			index.AppendTime(entries, g.maxTimestampMs, g.maxTimestampAt, g.baseOffset)
-			g.bytesSinceIndex = 0
+		if g.BytesSinceIndex > int64(c.IndexIntervalBytes) {
+			entries.Offsets.Append(index.OffsetEntry{RelativeOffset: int32(v.LastOffset() - g.BaseOffset), Position: int32(at)})
+			index.AppendTime(entries, g.MaxTimestampMs, g.MaxTimestampAt, g.BaseOffset)
+			g.BytesSinceIndex = 0
 		}
-		g.bytesSinceIndex += int64(len(v))
+		g.BytesSinceIndex += int64(len(v))
 		if v.HasProducerID() {
 			var m producer.Marker
 			if v.IsControl() {
 				m = p.markers[nextMarker]
 				nextMarker++
 			}
-			p.producers.Apply(v, m, producer.Position{Offset: v.BaseOffset(), Base: g.baseOffset, At: at}, nowMs)
+			p.producers.Apply(v, m, producer.Position{Offset: v.BaseOffset(), Base: g.BaseOffset, At: at}, nowMs)
 		}
-		g.addRecent(v.BaseOffset(), at)
+		g.AddRecent(v.BaseOffset(), at)
 		at += int64(len(v))
 		offset = v.LastOffset() + 1
 	}
@@ -258,11 +259,11 @@ func (p *Partition) appended(g *segment, records []byte, info *validate.Info, o 
 		p.epochs.Assign(o.LeaderEpoch, p.end.offset.Load())
 		p.leaderEpoch.Store(o.LeaderEpoch)
 	}
-	g.unsynced = true
+	g.Unsynced = true
 	p.totalBytes.Add(int64(len(records)))
-	g.endOffset.Store(offset)
-	g.sizeBytes.Store(at)
-	p.end.store(position{offset, g.baseOffset, at})
+	g.EndOffset.Store(offset)
+	g.SizeBytes.Store(at)
+	p.end.store(position{offset, g.BaseOffset, at})
 }
 
 // advance moves the high watermark (never back) and the last stable offset, and takes the waiters that are served.

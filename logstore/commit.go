@@ -5,10 +5,9 @@ import (
 	"slices"
 
 	"kaas/internal/limits"
-	"kaas/internal/vfs"
 	"kaas/logstore/groupcommit"
 	"kaas/logstore/journal"
-	"kaas/logstore/layout"
+	"kaas/logstore/segment"
 )
 
 // commit makes everything durable that was appended before it began, by a sync of the partition's own files. It runs on a
@@ -47,12 +46,12 @@ func (p *Partition) syncInTurn() (waiters *Waiter, moved bool, err error) {
 	all := p.segments.Load().all
 	for i := len(all) - 1; i >= 0; i-- {
 		g := all[i]
-		if !g.unsynced && g.sealed.Load() {
+		if !g.Unsynced && g.Sealed.Load() {
 			break // appends went on behind it: what stands before was synced with it or earlier
 		}
-		if g.unsynced && g.acquire() {
+		if g.Unsynced && g.Acquire() {
 			p.syncing = append(p.syncing, g)
-			g.unsynced = false
+			g.Unsynced = false
 		}
 	}
 	p.mu.Unlock()
@@ -123,9 +122,9 @@ func (p *Partition) gather(j *commitJournal, room int64, small bool) (part round
 		p.mu.Unlock()
 		return part, gatherDirect
 	}
-	bytes := segments[0].sizeBytes.Load() - at
+	bytes := segments[0].SizeBytes.Load() - at
 	if len(segments) > 1 {
-		bytes += segments[1].sizeBytes.Load()
+		bytes += segments[1].SizeBytes.Load()
 	}
 	limit := int64(limits.CommitJournalEntryBytes)
 	if small {
@@ -142,10 +141,10 @@ func (p *Partition) gather(j *commitJournal, room int64, small bool) (part round
 	// The sizes are this moment's, and so are the ends.
 	var pieces [2]piece
 	for i, g := range segments {
-		pieces[i] = piece{segment: g, bytes: g.sizeBytes.Load(), end: g.endOffset.Load()}
+		pieces[i] = piece{segment: g, bytes: g.SizeBytes.Load(), end: g.EndOffset.Load()}
 	}
 	pieces[0].at = at
-	if !pieces[0].segment.acquire() || len(segments) > 1 && !pieces[1].segment.acquire() {
+	if !pieces[0].segment.Acquire() || len(segments) > 1 && !pieces[1].segment.Acquire() {
 		panic("logstore: a segment of the list has no reference") // the list holds one, and mu is held
 	}
 	p.unflushed, p.flushDueMs = 0, 0
@@ -157,14 +156,14 @@ func (p *Partition) gather(j *commitJournal, room int64, small bool) (part round
 			j.block.Rewind(before) // a block has nothing of a partition that is not committed by it
 			verdict = gatherDirect
 		}
-		pieces[i].segment.release()
+		pieces[i].segment.Release()
 	}
 	return part, verdict
 }
 
 // piece is a part of a segment.
 type piece struct {
-	segment *segment
+	segment *segment.Segment
 	at      int64
 	bytes   int64 // end of it in the file
 	end     int64 // offset
@@ -175,11 +174,11 @@ func (j *commitJournal) add(p *Partition, x *piece) bool {
 	if x.bytes == x.at {
 		return true
 	}
-	f, err := x.segment.open()
+	f, err := x.segment.Open()
 	if err != nil {
 		return false
 	}
-	e := journal.Entry{Topic: p.topic, TopicID: p.topicID, Partition: p.id, BaseOffset: x.segment.baseOffset, Position: x.at, EndOffset: x.end}
+	e := journal.Entry{Topic: p.topic, TopicID: p.topicID, Partition: p.id, BaseOffset: x.segment.BaseOffset, Position: x.at, EndOffset: x.end}
 	if _, err := f.ReadAt(j.block.Add(&e, int(x.bytes-x.at)), x.at); err != nil {
 		return false
 	}
@@ -190,9 +189,9 @@ func (j *commitJournal) add(p *Partition, x *piece) bool {
 func (p *Partition) sync(syncDir bool) (err error) {
 	for i, g := range slices.Backward(p.syncing) { // oldest first
 		if err == nil {
-			err = g.sync()
+			err = g.Sync()
 		}
-		g.release()
+		g.Release()
 		p.syncing[i] = nil
 	}
 	p.syncing = p.syncing[:0]
@@ -209,45 +208,11 @@ func (p *Partition) startWriteBack() {
 		return // closed
 	}
 	g := list.active()
-	if !g.acquire() {
+	if !g.Acquire() {
 		return
 	}
-	defer g.release()
-	if f := g.file.Load(); f != nil {
-		if w, ok := f.File.(interface{ StartWrite() }); ok {
-			w.StartWrite()
-		}
-	}
-}
-
-func (g *segment) sync() error {
-	f, err := g.open()
-	if err != nil {
-		return err
-	}
-	if err := f.Datasync(); err != nil {
-		return err
-	}
-	return g.syncTxnIndex()
-}
-
-func (g *segment) syncTxnIndex() error {
-	if !g.txnUnsynced.Swap(false) {
-		return nil
-	}
-	return syncFile(g.store.fs, g.path(layout.TxnIndexSuffix))
-}
-
-func syncFile(fsys vfs.FS, name string) error {
-	f, err := fsys.OpenFile(name, 0)
-	if err != nil {
-		return err
-	}
-	err = f.Datasync()
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	defer g.Release()
+	g.StartWrite()
 }
 
 // WhenCommitted calls w.Done once, when every offset below w.Offset is committed by the flush policy or the partition

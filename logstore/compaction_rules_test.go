@@ -66,7 +66,7 @@ func TestDedupeBufferBoundsARound(t *testing.T) {
 		put(t, p, keyed(batch.Compression(n%5), h.s.nowMs(), fmt.Sprintf("k%d=%d %s", n%40, n, strings.Repeat("x", 60))))
 	}
 	put(t, p, keyed(0, h.s.nowMs(), "last="+strings.Repeat("x", 500)))
-	active := p.segments.Load().active().baseOffset
+	active := p.segments.Load().active().BaseOffset
 	rounds := 0
 	for before := int64(0); p.cleanedTo.Load() < active; rounds++ {
 		if !cleanNow(t, p) || p.cleanedTo.Load() <= before {
@@ -239,7 +239,7 @@ func TestReaderOverTenGenerations(t *testing.T) {
 		}
 		h.s.applyRetention()
 		h.s.janitor.releaseDue(true)
-		h.s.janitor.bury()
+		h.s.segments.Bury()
 		if slices.Equal(p.segments.Load().all, generations[generation].all) {
 			t.Fatal("the list did not change")
 		}
@@ -256,7 +256,7 @@ func TestReaderOverTenGenerations(t *testing.T) {
 	for i := range held {
 		held[i].slice.Release()
 	}
-	h.s.janitor.bury()
+	h.s.segments.Bury()
 	live := len(p.segments.Load().all)
 	entries, err := vfs.OS.List(p.path())
 	if err != nil {

@@ -28,7 +28,7 @@ func cleanNow(t *testing.T, p *Partition) bool {
 		t.Fatal(err)
 	}
 	p.store.janitor.releaseDue(false)
-	p.store.janitor.bury()
+	p.store.segments.Bury()
 	return true
 }
 
@@ -140,7 +140,7 @@ func TestCompactionOfEveryCodec(t *testing.T) {
 	}
 	end, before := p.LogEndOffset(), p.SizeBytes()
 	all := everything(t, p, ReadUncommitted)
-	active := p.segments.Load().active().baseOffset
+	active := p.segments.Load().active().BaseOffset
 	if !cleanNow(t, p) {
 		t.Fatal("nothing to clean")
 	}

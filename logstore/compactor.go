@@ -9,6 +9,7 @@ import (
 
 	"kaas/logstore/cleaner"
 	"kaas/logstore/layout"
+	"kaas/logstore/segment"
 )
 
 // compactor owns the cleaner threads (log.cleaner.threads). Each takes the log with the largest dirty ratio, cleans it,
@@ -191,7 +192,7 @@ func (c *compactor) planOf(p *Partition) (cleaner.Plan, bool) {
 
 // plan describes the log. A segment's times are looked up only where a lag is configured.
 func (p *Partition) plan(config *Config, list *segmentList) (cleaner.Plan, error) {
-	if p.synced.Load() < list.active().baseOffset {
+	if p.synced.Load() < list.active().BaseOffset {
 		p.syncFiles() // a relaxed flush policy, or the journal, may leave it undone for long
 	}
 	l := cleaner.Log{
@@ -200,10 +201,10 @@ func (p *Partition) plan(config *Config, list *segmentList) (cleaner.Plan, error
 		MinCleanableDirtyRatio: config.MinCleanableDirtyRatio,
 	}
 	for _, g := range list.all {
-		s := cleaner.Segment{BaseOffset: g.baseOffset, EndOffset: g.endOffset.Load(), SizeBytes: g.sizeBytes.Load(), MaxTimestampMs: -1, FirstTimestampMs: -1}
-		if g.sealed.Load() && s.EndOffset > l.CleanedTo && (config.MinCompactionLagMs > 0 || config.MaxCompactionLagMs < 1<<63-1) && g.acquire() {
+		s := cleaner.Segment{BaseOffset: g.BaseOffset, EndOffset: g.EndOffset.Load(), SizeBytes: g.SizeBytes.Load(), MaxTimestampMs: -1, FirstTimestampMs: -1}
+		if g.Sealed.Load() && s.EndOffset > l.CleanedTo && (config.MinCompactionLagMs > 0 || config.MaxCompactionLagMs < 1<<63-1) && g.Acquire() {
 			err := p.timesOf(g, &s)
-			g.release()
+			g.Release()
 			if err != nil {
 				return cleaner.Plan{}, err
 			}
@@ -214,19 +215,19 @@ func (p *Partition) plan(config *Config, list *segmentList) (cleaner.Plan, error
 }
 
 // timesOf looks up the largest timestamp of a segment and that of its first batch. The caller holds a reference.
-func (p *Partition) timesOf(g *segment, s *cleaner.Segment) error {
-	if _, _, err := g.sealedIndex(); err != nil { // loads it without the partition's lock
+func (p *Partition) timesOf(g *segment.Segment, s *cleaner.Segment) error {
+	if err := g.LoadIndex(); err != nil { // loads it without the partition's lock
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := g.loadMaxTimestamp(); err != nil {
+	if err := g.LoadMaxTimestamp(); err != nil {
 		return err
 	}
-	if _, err := g.waitedMs(0, 0); err != nil { // reads the first timestamp
+	if _, err := g.WaitedMs(0, 0); err != nil { // reads the first timestamp
 		return err
 	}
-	s.MaxTimestampMs, s.FirstTimestampMs = g.maxTimestampMs, g.firstTimestampMs
+	s.MaxTimestampMs, s.FirstTimestampMs = g.MaxTimestampMs, g.FirstTimestampMs
 	return nil
 }
 
@@ -243,7 +244,7 @@ func (p *Partition) clean(ctx context.Context, c *compactor, plan cleaner.Plan) 
 	held, sources, err := p.holdBelow(plan)
 	defer func() {
 		for _, g := range held {
-			g.release()
+			g.Release()
 		}
 	}()
 	if err != nil {
@@ -267,8 +268,8 @@ func (p *Partition) clean(ctx context.Context, c *compactor, plan cleaner.Plan) 
 	}
 	var planned []cleaner.Segment
 	for _, g := range held {
-		if g.baseOffset < end {
-			planned = append(planned, cleaner.Segment{BaseOffset: g.baseOffset, EndOffset: g.endOffset.Load(), SizeBytes: g.sizeBytes.Load(), IndexBytes: g.indexBytes()})
+		if g.BaseOffset < end {
+			planned = append(planned, cleaner.Segment{BaseOffset: g.BaseOffset, EndOffset: g.EndOffset.Load(), SizeBytes: g.SizeBytes.Load(), IndexBytes: g.IndexBytes()})
 		}
 	}
 	at := 0
@@ -290,26 +291,26 @@ func (p *Partition) clean(ctx context.Context, c *compactor, plan cleaner.Plan) 
 }
 
 // holdBelow takes references of the segments that a round may touch, oldest first.
-func (p *Partition) holdBelow(plan cleaner.Plan) (held []*segment, sources []cleaner.Source, err error) {
+func (p *Partition) holdBelow(plan cleaner.Plan) (held []*segment.Segment, sources []cleaner.Source, err error) {
 	for _, g := range p.segments.Load().all {
-		if g.baseOffset >= plan.UncleanableOffset {
+		if g.BaseOffset >= plan.UncleanableOffset {
 			break
 		}
-		if !g.acquire() {
+		if !g.Acquire() {
 			return held, nil, errSegmentGone
 		}
 		held = append(held, g)
-		f, err := g.open()
+		f, err := g.Open()
 		if err != nil {
 			return held, nil, err
 		}
 		at := int64(0)
-		if g.endOffset.Load() > plan.FirstDirtyOffset && g.baseOffset < plan.FirstDirtyOffset {
-			if at, err = g.positionBefore(plan.FirstDirtyOffset); err != nil {
+		if g.EndOffset.Load() > plan.FirstDirtyOffset && g.BaseOffset < plan.FirstDirtyOffset {
+			if at, err = g.PositionBefore(plan.FirstDirtyOffset); err != nil {
 				return held, nil, err
 			}
 		}
-		sources = append(sources, cleaner.Source{File: f, Name: g.path(layout.LogSuffix), SizeBytes: g.sizeBytes.Load(), EndOffset: g.endOffset.Load(), StartAt: at})
+		sources = append(sources, cleaner.Source{File: f, Name: g.Path(layout.LogSuffix), SizeBytes: g.SizeBytes.Load(), EndOffset: g.EndOffset.Load(), StartAt: at})
 	}
 	return held, sources, nil
 }

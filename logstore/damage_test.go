@@ -332,7 +332,7 @@ func TestSnapshotsOfEarlierStopsGo(t *testing.T) {
 	p = h.partition("t", small)
 	bases := map[int64]bool{}
 	for _, g := range p.segments.Load().all {
-		bases[g.baseOffset] = true
+		bases[g.BaseOffset] = true
 	}
 	entries, err := h.s0().List(p.path())
 	if err != nil {
@@ -677,12 +677,12 @@ func TestIndexMapsOutliveARecovery(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := p.segments.Load().all[0]
-	if !g.acquire() {
+	if !g.Acquire() {
 		t.Fatal("the segment is gone")
 	}
-	defer g.release()
-	want, err := g.positionBefore(1500)
-	if err != nil || g.files.Load() == nil || len(g.files.Load().Offsets.B) < 2*4096 {
+	defer g.Release()
+	want, err := g.PositionBefore(1500)
+	if err != nil || g.Writable() != nil || g.IndexBytes() < 2*4096 {
 		t.Fatalf("not mapped: %v", err)
 	}
 	p.SetConfig(func() Config { c := p.Config(); c.IndexIntervalBytes = 100_000; return c }())
@@ -706,10 +706,10 @@ func TestIndexMapsOutliveARecovery(t *testing.T) {
 	if err := p.writeOut(); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := fsys.Stat(g.path(layout.IndexSuffix)); err != nil || st.SizeBytes > 100 {
+	if st, err := fsys.Stat(g.Path(layout.IndexSuffix)); err != nil || st.SizeBytes > 100 {
 		t.Fatalf("the index was to become short: %d bytes, %v", st.SizeBytes, err)
 	}
-	if got, err := g.positionBefore(1500); err != nil || got != want {
+	if got, err := g.PositionBefore(1500); err != nil || got != want {
 		t.Errorf("position %d, want %d, %v", got, want, err)
 	}
 }

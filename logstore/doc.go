@@ -18,7 +18,7 @@
 //
 // # Lock order
 //
-// Partition.headMu → Partition.writeOutMu, logDir.checkpointMu → Store.mu → Partition.mu → segment.mu. compactor.mu is a leaf. Committer.mu is a leaf: it may be taken under Partition.mu and nothing is taken
+// Partition.headMu → Partition.writeOutMu, logDir.checkpointMu → Store.mu → Partition.mu → segment.Segment.mu. compactor.mu is a leaf. Committer.mu is a leaf: it may be taken under Partition.mu and nothing is taken
 // under it. commitJournal.turn comes after Partition.writeOutMu and before Partition.syncMu, which comes before Partition.mu; both
 // are held across syncs, and nothing of a produce, fetch or watermark waits for them. No lock that Append, Read or a watermark needs is held across fsync, fdatasync or a rename.
 // A log directory's own locks (volume.Dir.Sync) come after Partition.headMu.

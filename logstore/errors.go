@@ -5,6 +5,7 @@ import (
 
 	"kaas/logstore/logfile"
 	"kaas/logstore/producer"
+	"kaas/logstore/segment"
 	"kaas/logstore/validate"
 )
 
@@ -23,7 +24,7 @@ var (
 	ErrUnverified             = producer.ErrUnverified
 	ErrCoordinatorFenced      = producer.ErrCoordinatorFenced
 	ErrOffsetOutOfRange       = errors.New("offset out of range")
-	ErrStorage                = errors.New("storage error")
+	ErrStorage                = segment.ErrStorage
 	ErrStalled                = errors.New("storage stalled")
 	ErrClosed                 = errors.New("partition closed")
 	ErrLogDirNotFound         = errors.New("no such log directory")

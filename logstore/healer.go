@@ -139,7 +139,7 @@ func (p *Partition) adopt(q *Partition) error {
 	if f := p.failure.Load(); f != nil && errors.Is(*f, ErrClosed) {
 		p.mu.Unlock()
 		for _, g := range found.all {
-			g.release()
+			g.Release()
 		}
 		return ErrClosed
 	}
@@ -172,7 +172,7 @@ func (p *Partition) adopt(q *Partition) error {
 	p.mu.Unlock()
 	p.dropSpare(spare)
 	for _, g := range old.all {
-		g.release()
+		g.Release()
 	}
 	if pending {
 		p.store.janitor.sealed(p)

@@ -12,6 +12,7 @@ import (
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/index"
 	"kaas/logstore/layout"
+	"kaas/logstore/segment"
 )
 
 // janitor is the store's background goroutine: it writes out sealed segments, buries dead ones, removes directories,
@@ -59,7 +60,7 @@ func (j *janitor) releaseDue(all bool) (nextMs int64) {
 	j.mu.Unlock()
 	for _, d := range due {
 		for _, g := range d.segments {
-			g.release()
+			g.Release()
 		}
 	}
 	return nextMs
@@ -68,7 +69,7 @@ func (j *janitor) releaseDue(all bool) (nextMs int64) {
 // doomedSegments wait for file.delete.delay.ms.
 type doomedSegments struct {
 	dueMs    int64
-	segments []*segment
+	segments []*segment.Segment
 }
 
 func newJanitor(s *Store) *janitor {
@@ -127,7 +128,7 @@ func (j *janitor) run() {
 			j.work()
 			return
 		case <-j.wake:
-		case <-j.store.graveyard.wake:
+		case <-j.store.segments.Wake():
 		case <-expiry.C:
 		case <-checkpoint.C:
 			j.store.checkpoint()
@@ -161,19 +162,8 @@ func (j *janitor) work() (nextMs int64) {
 		}
 	}
 	nextMs = j.releaseDue(false)
-	j.bury()
+	j.store.segments.Bury()
 	return nextMs
-}
-
-func (j *janitor) bury() {
-	for g := j.store.graveyard.take(); g != nil; {
-		next := g.buryNext
-		g.buryNext = nil
-		if err := g.bury(); err != nil {
-			j.store.logger.Warn("segment not closed cleanly", "file", g.path(layout.LogSuffix), "error", err)
-		}
-		g = next
-	}
 }
 
 // writeOut writes the index files and snapshots of sealed segments, durably. Calls take turns.
@@ -200,11 +190,11 @@ func (p *Partition) writeOutLocked() error {
 			return nil
 		}
 		seal := p.pending[0]
-		alive := seal.segment.acquire()
+		alive := seal.segment.Acquire()
 		p.mu.Unlock()
 		var err error
 		if alive { // once the snapshot stands, no recovery makes these entries again
-			if err = seal.segment.syncTxnIndex(); err != nil {
+			if err = seal.segment.SyncTxnIndex(); err != nil {
 				p.fail(err) // a second sync would succeed without having written them
 			}
 		}
@@ -213,9 +203,9 @@ func (p *Partition) writeOutLocked() error {
 		}
 		if alive {
 			if err == nil {
-				err = seal.segment.writeSealed()
+				err = seal.segment.WriteSealed()
 			}
-			seal.segment.release()
+			seal.segment.Release()
 		}
 		if err != nil {
 			return err
@@ -226,55 +216,6 @@ func (p *Partition) writeOutLocked() error {
 		}
 		p.mu.Unlock()
 	}
-}
-
-// writeSealed writes the indexes of a sealed segment and lets go of their memory. The caller holds a reference.
-func (g *segment) writeSealed() error {
-	m := g.mem.Load()
-	if m == nil {
-		return nil
-	}
-	if err := g.writeIndexes(m, 0, 0); err != nil {
-		return err
-	}
-	// A lookup that loaded mem before keeps its arrays; one that comes later maps the files.
-	g.mem.Store(nil)
-	return nil
-}
-
-// writeIndexes writes the entries from fromOffsets and fromTimes on and cuts what the files have beyond.
-func (g *segment) writeIndexes(m *index.Writable, fromOffsets, fromTimes int) error {
-	offsets, times := m.Offsets.View(), m.Times.View()
-	if g.recovered && fromOffsets == 0 && fromTimes == 0 {
-		// A file that is cut below a reader's map raises SIGBUS: those who still have the segment as it was keep the old files.
-		dir := filepath.Dir(g.path(layout.IndexSuffix))
-		if err := vfs.WriteFileAtomic(g.store.fs, g.path(layout.IndexSuffix), dir, index.EncodeOffsets(offsets)); err != nil {
-			return err
-		}
-		return vfs.WriteFileAtomic(g.store.fs, g.path(layout.TimeIndexSuffix), dir, index.EncodeTimes(times))
-	}
-	if err := g.writeIndex(layout.IndexSuffix, index.EncodeOffsets(offsets[fromOffsets:]), int64(fromOffsets)*index.OffsetEntryBytes); err != nil {
-		return err
-	}
-	return g.writeIndex(layout.TimeIndexSuffix, index.EncodeTimes(times[fromTimes:]), int64(fromTimes)*index.TimeEntryBytes)
-}
-
-func (g *segment) writeIndex(suffix string, b []byte, at int64) error {
-	f, err := g.store.fs.OpenFile(g.path(suffix), vfs.Create)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(b, at)
-	if err == nil {
-		err = f.Truncate(at + int64(len(b)))
-	}
-	if err == nil {
-		err = f.Datasync()
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	return err
 }
 
 // checkpoint writes everything that lets the next recovery start late: index entries, epochs, then the recovery points.
@@ -329,30 +270,30 @@ func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
 	}
 	point = p.synced.Load()
 	g := p.segments.Load().active()
-	m := g.mem.Load()
-	fromOffsets, fromTimes := g.writtenOffsets, g.writtenTimes
+	m := g.Writable()
+	fromOffsets, fromTimes := g.WrittenOffsets, g.WrittenTimes
 	var epochs []byte
 	if p.epochs.Dirty {
 		epochs = p.epochs.Encode()
 		p.epochs.Dirty = false
 	}
-	alive := g.acquire()
-	if g.sealed.Load() || len(p.pending) > 0 {
-		point = min(point, g.baseOffset)
+	alive := g.Acquire()
+	if g.Sealed.Load() || len(p.pending) > 0 {
+		point = min(point, g.BaseOffset)
 	}
 	p.mu.Unlock()
 	if !alive {
 		return 0, false, nil
 	}
-	defer g.release()
+	defer g.Release()
 	if m != nil {
 		offsets, times := int(m.Offsets.Len()), int(m.Times.Len())
 		if offsets > fromOffsets || times > fromTimes {
-			if err := g.writeIndexes(m, fromOffsets, fromTimes); err != nil {
+			if err := g.WriteIndexes(m, fromOffsets, fromTimes); err != nil {
 				return 0, false, err
 			}
 			p.mu.Lock()
-			g.writtenOffsets, g.writtenTimes = offsets, times
+			g.WrittenOffsets, g.WrittenTimes = offsets, times
 			p.mu.Unlock()
 		}
 	}
@@ -468,7 +409,7 @@ func (s *Store) Close(ctx context.Context) error {
 		p.close()
 	}
 	s.janitor.releaseDue(true)
-	s.janitor.bury()
+	s.segments.Bury()
 	return errors.Join(append(errs, s.unlock())...)
 }
 
@@ -547,8 +488,8 @@ func (p *Partition) finish(add func(numbers ...int64)) error {
 	if p.producers.Changed {
 		snapshot = p.producers.Encode()
 	}
-	if m := g.mem.Load(); m != nil && g.maxTimestampMs > unknownTimestamp {
-		index.AppendTime(m, g.maxTimestampMs, g.maxTimestampAt, g.baseOffset)
+	if m := g.Writable(); m != nil && g.MaxTimestampMs > segment.UnknownTimestamp {
+		index.AppendTime(m, g.MaxTimestampMs, g.MaxTimestampAt, g.BaseOffset)
 	}
 	p.mu.Unlock()
 	if p.durable.Load() < end.offset {
@@ -563,8 +504,8 @@ func (p *Partition) finish(add func(numbers ...int64)) error {
 	if _, _, err := p.prepareCheckpoint(); err != nil {
 		return err
 	}
-	if m := g.mem.Load(); m != nil && (int(m.Offsets.Len()) > g.writtenOffsets || int(m.Times.Len()) > g.writtenTimes) {
-		if err := g.writeIndexes(m, g.writtenOffsets, g.writtenTimes); err != nil {
+	if m := g.Writable(); m != nil && (int(m.Offsets.Len()) > g.WrittenOffsets || int(m.Times.Len()) > g.WrittenTimes) {
+		if err := g.WriteIndexes(m, g.WrittenOffsets, g.WrittenTimes); err != nil {
 			return err
 		}
 	}
@@ -572,7 +513,7 @@ func (p *Partition) finish(add func(numbers ...int64)) error {
 	if p.producers.Len() == 0 {
 		known = 0
 	}
-	add(end.offset, g.baseOffset, g.sizeBytes.Load(), known)
+	add(end.offset, g.BaseOffset, g.SizeBytes.Load(), known)
 	return nil
 }
 

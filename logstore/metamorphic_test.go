@@ -354,7 +354,7 @@ func (x *metamorph) lookup() {
 	if err != nil || got.Offset != largest.offset && largest.ms >= 0 {
 		x.t.Errorf("largest timestamp at %d, want %d, %v", got.Offset, largest.offset, err)
 		for _, g := range x.p.segments.Load().all {
-			x.t.Logf("segment %d: end %d, sealed %v, max %d at %d", g.baseOffset, g.endOffset.Load(), g.sealed.Load(), g.maxTimestampMs, g.maxTimestampAt)
+			x.t.Logf("segment %d: end %d, sealed %v, max %d at %d", g.BaseOffset, g.EndOffset.Load(), g.Sealed.Load(), g.MaxTimestampMs, g.MaxTimestampAt)
 		}
 		x.t.Log(x.h.logs)
 	}

@@ -187,22 +187,22 @@ func (v *move) run(m *mover) error {
 // copyLogs copies what the logs have got since the last call; left is how much they have got meanwhile.
 func (v *move) copyLogs(m *mover) (left int64, err error) {
 	for _, g := range v.p.segments.Load().all {
-		if !g.acquire() {
+		if !g.Acquire() {
 			continue // retention took it
 		}
-		end := g.endOffset.Load() // before the size: it is not ahead of what is copied
-		f, err := g.open()
+		end := g.EndOffset.Load() // before the size: it is not ahead of what is copied
+		f, err := g.Open()
 		if err == nil {
-			err = v.copyFile(m, f, filepath.Base(g.path(layout.LogSuffix)), g.sizeBytes.Load())
+			err = v.copyFile(m, f, filepath.Base(g.Path(layout.LogSuffix)), g.SizeBytes.Load())
 		}
-		g.release()
+		g.Release()
 		if err != nil {
 			return 0, err
 		}
 		v.end.Store(end)
 	}
 	for _, g := range v.p.segments.Load().all {
-		left += g.sizeBytes.Load() - v.copied[filepath.Base(g.path(layout.LogSuffix))]
+		left += g.SizeBytes.Load() - v.copied[filepath.Base(g.Path(layout.LogSuffix))]
 	}
 	return left, nil
 }
@@ -296,12 +296,12 @@ func (v *move) copySmall(m *mover, generation int64) error {
 	p, fsys := v.p, m.store.fs
 	keep := map[string]bool{}
 	for _, g := range p.segments.Load().all {
-		keep[filepath.Base(g.path(layout.LogSuffix))] = true
+		keep[filepath.Base(g.Path(layout.LogSuffix))] = true
 		for _, suffix := range []string{layout.IndexSuffix, layout.TimeIndexSuffix, layout.TxnIndexSuffix} {
-			if !g.sealed.Load() && suffix != layout.TxnIndexSuffix {
+			if !g.Sealed.Load() && suffix != layout.TxnIndexSuffix {
 				continue // made anew from the batch headers
 			}
-			if err := v.copyWhole(m, g.path(suffix)); err != nil {
+			if err := v.copyWhole(m, g.Path(suffix)); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/groupcommit"
 	"kaas/logstore/producer"
+	"kaas/logstore/segment"
 )
 
 // Partition is one log. Its methods are safe for concurrent use.
@@ -38,9 +39,9 @@ type Partition struct {
 	totalBytes    atomic.Int64                // of all segments; writer: mu
 
 	commits   groupcommit.Task
-	syncMu    sync.Mutex // one sync of the files at a time; before mu. Appends, reads and watermarks do not wait for it
-	syncing   []*segment // owner: syncMu
-	journalID uint64     // the journal that has records of it, 0: none; owner: commitJournal.turn
+	syncMu    sync.Mutex         // one sync of the files at a time; before mu. Appends, reads and watermarks do not wait for it
+	syncing   []*segment.Segment // owner: syncMu
+	journalID uint64             // the journal that has records of it, 0: none; owner: commitJournal.turn
 
 	cleanedTo  atomic.Int64 // cleaner-offset-checkpoint: what lies below was cleaned; -1: nothing. Writers: recovery, the cleaner
 	cleanState cleanState   // owner: compactor.mu
@@ -60,7 +61,7 @@ type Partition struct {
 	spareWanted  bool                // the janitor was asked for one; owner: mu
 	spares       int64               // how many were made; owner: mu
 	dirUnsynced  bool                // a segment was created since the directory was synced; owner: mu
-	txnMissing   bool                // some segment has txnMissing; owner: mu
+	txnMissing   bool                // some segment has TxnMissing; owner: mu
 	dirSyncing   bool                // that sync runs; until it has ended the name of a segment may not outlive a crash; owner: mu
 	pending      []pendingSeal       // sealed segments whose files are not written; owner: mu
 	checkpointed int64               // recovery point of the newest checkpoint file; owner: mu
@@ -71,35 +72,35 @@ type Partition struct {
 
 // pendingSeal is a sealed segment whose index files have to be written, and the producer snapshot at its end.
 type pendingSeal struct {
-	segment        *segment
+	segment        *segment.Segment
 	snapshot       []byte // nil: none to write
 	snapshotOffset int64
 }
 
 // segmentList is immutable; a change publishes a new list. The last segment is the active one.
-type segmentList struct{ all []*segment }
+type segmentList struct{ all []*segment.Segment }
 
 // find returns the index of the segment whose base offset is the largest <= offset, or -1.
 func (l *segmentList) find(offset int64) int {
-	return sort.Search(len(l.all), func(i int) bool { return l.all[i].baseOffset > offset }) - 1
+	return sort.Search(len(l.all), func(i int) bool { return l.all[i].BaseOffset > offset }) - 1
 }
 
 // from returns the segments that hold what lies after a position, and where it begins in the first; none when its segment was
 // replaced.
-func (l *segmentList) from(p position) (all []*segment, at int64) {
+func (l *segmentList) from(p position) (all []*segment.Segment, at int64) {
 	i := l.find(p.offset)
 	switch {
 	case i < 0:
 		return nil, 0
-	case l.all[i].baseOffset == p.offset:
+	case l.all[i].BaseOffset == p.offset:
 		return l.all[i:], 0
-	case l.all[i].baseOffset == p.base:
+	case l.all[i].BaseOffset == p.base:
 		return l.all[i:], p.at
 	}
 	return nil, 0
 }
 
-func (l *segmentList) active() *segment { return l.all[len(l.all)-1] }
+func (l *segmentList) active() *segment.Segment { return l.all[len(l.all)-1] }
 
 // position is an offset and where its batch stands.
 type position struct {
@@ -239,6 +240,6 @@ func (p *Partition) fail(cause error) {
 }
 
 // setSegments publishes a list. Caller: mu.
-func (p *Partition) setSegments(all []*segment) {
+func (p *Partition) setSegments(all []*segment.Segment) {
 	p.segments.Store(&segmentList{all})
 }

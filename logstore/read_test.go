@@ -157,8 +157,8 @@ func TestPinnedReaders(t *testing.T) {
 		t.Fatalf("retention left %d bytes from offset %d on", p.SizeBytes(), p.LogStartOffset())
 	}
 	h.s.janitor.releaseDue(true)
-	h.s.janitor.bury()
-	if n := h.s.maps.Load(); n > 20 {
+	h.s.segments.Bury()
+	if n := h.s.segments.MapsInUse(); n > 20 {
 		t.Fatalf("%d maps are left", n)
 	}
 }

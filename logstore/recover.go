@@ -9,6 +9,7 @@ import (
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/layout"
 	"kaas/logstore/recovery"
+	"kaas/logstore/segment"
 	"kaas/logstore/volume"
 )
 
@@ -144,20 +145,12 @@ func (p *Partition) recoverFrom(t *recovery.Task, cleanedTo []int64) error {
 		return err
 	}
 	p.topicID = found.TopicID
-	segments := make([]*segment, 0, len(found.Segments))
+	segments := make([]*segment.Segment, 0, len(found.Segments))
 	total := int64(0)
-	made := map[*recovery.Segment]*segment{}
+	made := map[*recovery.Segment]*segment.Segment{}
 	for _, f := range found.Segments {
-		g := newSegment(p.store, p.path(), f.BaseOffset)
-		g.recovered = t.Durable >= 0
-		g.sizeBytes.Store(f.SizeBytes)
-		g.endOffset.Store(f.EndOffset)
-		g.sealed.Store(f.Sealed)
-		g.mem.Store(f.Index)
-		g.aborted.Store(f.Aborted)
-		g.createdMs, g.hasTxnIndex, g.txnMissing = f.CreatedMs, f.HasTxnIndex, f.TxnMissing
+		g := segment.Recovered(p.store.segments, p.path(), f, t.Durable >= 0)
 		p.txnMissing = p.txnMissing || f.TxnMissing > 0
-		g.maxTimestampMs, g.maxTimestampAt, g.bytesSinceIndex = f.MaxTimestampMs, f.MaxTimestampAt, f.SinceIndexBytes
 		segments, total = append(segments, g), total+f.SizeBytes
 		made[f] = g
 	}

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"kaas/logstore/layout"
 
 	"golang.org/x/sys/unix"
+
+	"kaas/logstore/layout"
+	"kaas/logstore/segment"
 )
 
 // applyRetention deletes what retention.ms, retention.bytes and the log start offset allow, in every partition, and
@@ -37,7 +39,7 @@ func (p *Partition) applyRetention(nowMs int64, startOnly bool) error {
 	list := p.segments.Load()
 	n, reason, err := p.deletable(list.all, c, nowMs, startOnly)
 	if err == nil && n == len(list.all) {
-		if list.active().sizeBytes.Load() == 0 {
+		if list.active().SizeBytes.Load() == 0 {
 			n--
 		} else if _, rollErr := p.roll(nowMs); rollErr == nil {
 			list = p.segments.Load()
@@ -51,14 +53,14 @@ func (p *Partition) applyRetention(nowMs int64, startOnly bool) error {
 		return err
 	}
 	doomed := list.all[:n]
-	kept := append([]*segment(nil), list.all[n:]...)
-	start := max(p.logStart.Load(), kept[0].baseOffset)
+	kept := append([]*segment.Segment(nil), list.all[n:]...)
+	start := max(p.logStart.Load(), kept[0].BaseOffset)
 	p.setSegments(kept)
 	p.logStart.Store(start)
 	p.epochs.TruncateStart(start)
 	bytes := int64(0)
 	for _, g := range doomed {
-		bytes += g.sizeBytes.Load()
+		bytes += g.SizeBytes.Load()
 	}
 	p.totalBytes.Add(-bytes)
 	p.mu.Unlock()
@@ -76,7 +78,7 @@ func (p *Partition) applyRetention(nowMs int64, startOnly bool) error {
 }
 
 // deletable counts the oldest segments that may go. Caller: mu.
-func (p *Partition) deletable(all []*segment, c *Config, nowMs int64, startOnly bool) (n int, reason string, err error) {
+func (p *Partition) deletable(all []*segment.Segment, c *Config, nowMs int64, startOnly bool) (n int, reason string, err error) {
 	high, start := p.high.offset.Load(), p.logStart.Load()
 	surplus := int64(-1)
 	if c.CleanupDelete && c.RetentionBytes >= 0 {
@@ -84,11 +86,11 @@ func (p *Partition) deletable(all []*segment, c *Config, nowMs int64, startOnly 
 	}
 	for i, g := range all {
 		last := i == len(all)-1
-		end := g.endOffset.Load()
-		if end > high || last && g.sizeBytes.Load() == 0 {
+		end := g.EndOffset.Load()
+		if end > high || last && g.SizeBytes.Load() == 0 {
 			return n, reason, nil
 		}
-		size := g.sizeBytes.Load()
+		size := g.SizeBytes.Load()
 		switch {
 		case end <= start:
 			reason = "below the log start offset"
@@ -100,12 +102,12 @@ func (p *Partition) deletable(all []*segment, c *Config, nowMs int64, startOnly 
 			if !c.CleanupDelete || c.RetentionMs < 0 {
 				return n, reason, nil
 			}
-			if err := g.loadMaxTimestamp(); err != nil {
+			if err := g.LoadMaxTimestamp(); err != nil {
 				return n, reason, err
 			}
-			stamp := g.maxTimestampMs
+			stamp := g.MaxTimestampMs
 			if stamp < 0 {
-				stamp = g.createdMs
+				stamp = g.CreatedMs
 			}
 			if nowMs-stamp <= c.RetentionMs {
 				return n, reason, nil
@@ -120,32 +122,15 @@ func (p *Partition) deletable(all []*segment, c *Config, nowMs int64, startOnly 
 
 // doom renames the files to .deleted and lets the janitor drop the references after the delay; the files go when the last
 // reader has let go. A crash in between leaves .deleted files, which the next start removes.
-func (p *Partition) doom(doomed []*segment, delayMs, nowMs int64) error {
+func (p *Partition) doom(doomed []*segment.Segment, delayMs, nowMs int64) error {
 	var errs []error
 	for _, g := range doomed {
-		if _, err := g.open(); err != nil { // readers that hold the old list must not look for the old name
+		if _, err := g.Open(); err != nil { // readers that hold the old list must not look for the old name
 			errs = append(errs, err)
 		}
-		errs = append(errs, g.moveAside(), p.removeSnapshot(g.baseOffset))
+		errs = append(errs, g.MoveAside(), p.removeSnapshot(g.BaseOffset))
 	}
 	p.store.janitor.doom(doomedSegments{nowMs + delayMs, doomed})
-	return errors.Join(errs...)
-}
-
-// moveAside renames the segment's files to .deleted; they are unlinked when the last reader has let go.
-func (g *segment) moveAside() error {
-	var errs []error
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, suffix := range layout.SegmentSuffixes {
-		name := g.path(suffix)
-		err := g.store.fs.Rename(name, name+layout.DeletedSuffix)
-		if err == nil {
-			g.unlink = append(g.unlink, name+layout.DeletedSuffix)
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
 	return errors.Join(errs...)
 }
 
@@ -171,13 +156,13 @@ func (p *Partition) startAt(before int64) error {
 		p.mu.Unlock()
 		return err
 	}
-	p.logStart.Store(max(p.logStart.Load(), list.all[at].baseOffset))
+	p.logStart.Store(max(p.logStart.Load(), list.all[at].BaseOffset))
 	p.mu.Unlock()
 	if retentionErr := p.applyRetention(p.store.nowMs(), true); retentionErr != nil {
 		return errors.Join(err, retentionErr)
 	}
 	p.store.janitor.releaseDue(true)
-	p.store.janitor.bury()
+	p.store.segments.Bury()
 	return p.store.writeCheckpoints(p.logDir(), starts)
 }
 

@@ -6,24 +6,24 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"kaas/codec/batch"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
 	"kaas/logstore/layout"
+	"kaas/logstore/segment"
 	"kaas/logstore/validate"
 )
 
 // segmentFor returns the active segment, after a roll where Kafka rolls (LogSegment.shouldRoll). Caller: mu.
-func (p *Partition) segmentFor(bytes int, info *validate.Info, c *Config, nowMs int64) (*segment, error) {
+func (p *Partition) segmentFor(bytes int, info *validate.Info, c *Config, nowMs int64) (*segment.Segment, error) {
 	g := p.segments.Load().active()
-	writable, err := g.memIndex()
+	writable, err := g.MemIndex()
 	if err != nil {
 		return nil, err
 	}
-	if err := g.loadMaxTimestamp(); err != nil {
+	if err := g.LoadMaxTimestamp(); err != nil {
 		return nil, err
 	}
-	size := g.sizeBytes.Load()
+	size := g.SizeBytes.Load()
 	if size == 0 {
 		return g, nil
 	}
@@ -33,10 +33,10 @@ func (p *Partition) segmentFor(bytes int, info *validate.Info, c *Config, nowMs 
 		full = int64(writable.Offsets.Len()) >= entries/index.OffsetEntryBytes || int64(writable.Times.Len()) >= entries/index.TimeEntryBytes
 	}
 	if !full {
-		full = p.end.offset.Load()+info.Records-1-g.baseOffset > 1<<31-1
+		full = p.end.offset.Load()+info.Records-1-g.BaseOffset > 1<<31-1
 	}
 	if !full {
-		waited, err := g.waitedMs(info.MaxTimestamp, nowMs)
+		waited, err := g.WaitedMs(info.MaxTimestamp, nowMs)
 		if err != nil {
 			return nil, err
 		}
@@ -52,25 +52,6 @@ func (p *Partition) segmentFor(bytes int, info *validate.Info, c *Config, nowMs 
 	return p.roll(nowMs)
 }
 
-// waitedMs is how old the segment is: by the timestamp of its first batch, or by the clock when that has none.
-func (g *segment) waitedMs(timestampMs, nowMs int64) (int64, error) {
-	if g.firstTimestampMs == unknownTimestamp {
-		f, err := g.open()
-		if err != nil {
-			return 0, err
-		}
-		header := make([]byte, batch.HeaderBytes)
-		if _, err := f.ReadAt(header, 0); err != nil {
-			return 0, err
-		}
-		g.firstTimestampMs = batch.View(header).MaxTimestamp()
-	}
-	if g.firstTimestampMs >= 0 {
-		return timestampMs - g.firstTimestampMs, nil
-	}
-	return nowMs - g.createdMs, nil
-}
-
 // spareFile is the file of the next segment, made ahead so that all that a roll does to the file system under the partition's lock
 // is a rename.
 type spareFile struct {
@@ -79,8 +60,8 @@ type spareFile struct {
 }
 
 // wantSpare has the janitor make the next file when the active one is nearly full. Caller: mu.
-func (p *Partition) wantSpare(g *segment, c *Config) {
-	if !p.spareWanted && g.sizeBytes.Load() > int64(c.SegmentBytes)-int64(c.SegmentBytes)/8 {
+func (p *Partition) wantSpare(g *segment.Segment, c *Config) {
+	if !p.spareWanted && g.SizeBytes.Load() > int64(c.SegmentBytes)-int64(c.SegmentBytes)/8 {
 		p.spareWanted = true
 		p.store.janitor.spare(p)
 	}
@@ -126,13 +107,13 @@ func (p *Partition) dropSpare(s *spareFile) {
 
 // nextFile is the file of the segment g. It gets its name at once: what a producer with acks=1 was told must outlive the
 // process, and a start removes files without a name. Caller: mu.
-func (p *Partition) nextFile(g *segment) (vfs.File, error) {
+func (p *Partition) nextFile(g *segment.Segment) (vfs.File, error) {
 	s := p.spare
 	p.spare, p.spareWanted = nil, false
 	if s == nil {
-		return p.store.fs.OpenFile(g.path(layout.LogSuffix), vfs.Create|vfs.Truncate)
+		return p.store.fs.OpenFile(g.Path(layout.LogSuffix), vfs.Create|vfs.Truncate)
 	}
-	if err := p.store.fs.Rename(s.name, g.path(layout.LogSuffix)); err != nil {
+	if err := p.store.fs.Rename(s.name, g.Path(layout.LogSuffix)); err != nil {
 		return nil, errors.Join(err, s.file.Close())
 	}
 	return s.file, nil
@@ -141,40 +122,38 @@ func (p *Partition) nextFile(g *segment) (vfs.File, error) {
 // roll seals the active segment and makes a new one at the log end. The new file is durable with the next commit, which
 // syncs the directory too; the sealed segment's index files and the producer snapshot are written by the janitor. On an error
 // nothing has changed. Caller: mu.
-func (p *Partition) roll(nowMs int64) (*segment, error) {
+func (p *Partition) roll(nowMs int64) (*segment.Segment, error) {
 	list := p.segments.Load()
 	old := list.active()
-	if old.sizeBytes.Load() == 0 {
+	if old.SizeBytes.Load() == 0 {
 		return old, nil
 	}
 	end := p.end.offset.Load()
-	g := newSegment(p.store, p.path(), end)
-	writable, err := old.memIndex()
+	g := segment.NewActive(p.store.segments, p.path(), end, nowMs)
+	writable, err := old.MemIndex()
 	if err != nil {
 		return nil, err
 	}
-	if err := old.loadMaxTimestamp(); err != nil {
+	if err := old.LoadMaxTimestamp(); err != nil {
 		return nil, err
 	}
 	f, err := p.nextFile(g)
 	if err != nil {
 		return nil, err
 	}
-	index.AppendTime(writable, old.maxTimestampMs, old.maxTimestampAt, old.baseOffset)
-	g.file.Store(&openFile{f})
-	g.mem.Store(new(index.Writable))
-	g.maxTimestampMs, g.createdMs = -1, nowMs
-	old.sealed.Store(true)
+	index.AppendTime(writable, old.MaxTimestampMs, old.MaxTimestampAt, old.BaseOffset)
+	g.SetFile(f)
+	old.Sealed.Store(true)
 	// A snapshot without producers is written too: it saves the next recovery the way from the start of the log.
 	seal := pendingSeal{segment: old, snapshot: p.producers.Encode(), snapshotOffset: end}
 	p.producers.SnapshotTaken(end)
 	p.pending = append(p.pending, seal)
 	p.dirUnsynced = true
-	grown := make([]*segment, len(list.all)+1)
+	grown := make([]*segment.Segment, len(list.all)+1)
 	copy(grown, list.all)
 	grown[len(list.all)] = g
 	p.setSegments(grown)
-	p.end.store(position{end, g.baseOffset, 0})
+	p.end.store(position{end, g.BaseOffset, 0})
 	p.store.janitor.sealed(p)
 	return g, nil
 }

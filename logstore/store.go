@@ -20,22 +20,21 @@ import (
 	"kaas/internal/vfs"
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/groupcommit"
-	"kaas/logstore/index"
 	"kaas/logstore/layout"
 	"kaas/logstore/producer"
+	"kaas/logstore/segment"
 	"kaas/logstore/volume"
 )
 
 // Counters are things that should be rare; a test asserts zero after plain traffic where that is promised.
 type Counters struct {
-	TimeLookupBatches  atomic.Int64 // batches decoded to answer a lookup by time
-	KeyCheckBatches    atomic.Int64 // batches decoded to see that every record has a key (compacted topics)
-	CountCheckBatches  atomic.Int64 // batches decoded because they claim more records than such bytes mostly hold
-	UndecodableBatches atomic.Int64 // batches that a lookup by time passed over because their records can't be decoded
-	RecoveredBytes     atomic.Int64 // bytes scanned by recoveries
-	CutBytes           atomic.Int64 // bytes cut off torn tails
-	CleanerRounds      atomic.Int64 // logs compacted
-	Reopened           atomic.Int64 // partitions that came back after their disk failed
+	segment.LookupCounters
+	KeyCheckBatches   atomic.Int64 // batches decoded to see that every record has a key (compacted topics)
+	CountCheckBatches atomic.Int64 // batches decoded because they claim more records than such bytes mostly hold
+	RecoveredBytes    atomic.Int64 // bytes scanned by recoveries
+	CutBytes          atomic.Int64 // bytes cut off torn tails
+	CleanerRounds     atomic.Int64 // logs compacted
+	Reopened          atomic.Int64 // partitions that came back after their disk failed
 }
 
 // Store is a set of partitions in one or more log directories.
@@ -50,9 +49,8 @@ type Store struct {
 	compactor *compactor
 	healer    *healer
 	mover     *mover
-	graveyard graveyard
+	segments  *segment.Env
 	counters  Counters
-	maps      atomic.Int64 // mmaps in use
 	ids       checkpoint.ProducerIDs
 
 	shards [256]shard
@@ -136,7 +134,7 @@ func newStore(o Options) (*Store, error) {
 	}
 	setDefaults(&o)
 	s := &Store{options: o, fs: o.FS, logger: o.Logger, seed: maphash.MakeSeed(), creating: map[checkpoint.Key]chan struct{}{}, broken: map[checkpoint.Key]*broken{}}
-	s.graveyard.wake = make(chan struct{}, 1)
+	s.segments = segment.NewEnv(s.fs, s.logger, o.Clock, &s.counters.LookupCounters)
 	s.committer = groupcommit.New(o.FlushWorkers, s.nowMs)
 	s.janitor = newJanitor(s)
 	s.compactor = newCompactor(s)
@@ -376,13 +374,11 @@ func (s *Store) create(key checkpoint.Key, topicID [16]byte, c Config) (*Partiti
 	p := s.newPartition(d, key, filepath.Join(d.path, layout.PartitionDir(key.Topic, key.Partition)))
 	p.topicID = topicID
 	p.SetConfig(c)
-	g := newSegment(s, p.path(), 0)
-	g.maxTimestampMs, g.createdMs = -1, s.nowMs()
-	g.mem.Store(new(index.Writable))
+	g := segment.NewActive(s.segments, p.path(), 0, s.nowMs())
 	err := s.fs.Mkdir(p.path())
 	if err == nil {
 		var f vfs.File
-		if f, err = s.fs.OpenFile(g.path(layout.LogSuffix), vfs.Create); err == nil {
+		if f, err = s.fs.OpenFile(g.Path(layout.LogSuffix), vfs.Create); err == nil {
 			err = f.Close() // opened again at first use: an idle partition holds no descriptor
 		}
 	}
@@ -398,7 +394,7 @@ func (s *Store) create(key checkpoint.Key, topicID [16]byte, c Config) (*Partiti
 		}
 		return nil, fmt.Errorf("%s-%d: %w: %w", key.Topic, key.Partition, ErrStorage, err)
 	}
-	p.setSegments([]*segment{g})
+	p.setSegments([]*segment.Segment{g})
 	s.mu.Lock()
 	s.publish(key, p) // counts it too
 	d.partitions--
@@ -490,7 +486,7 @@ func (p *Partition) close() {
 	p.dropSpare(spare)
 	groupcommit.Complete(waiters, err)
 	for _, g := range list.all {
-		g.release()
+		g.Release()
 	}
 }
 

@@ -3,6 +3,7 @@ package logstore
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -100,7 +101,7 @@ func (h *harness) kill() {
 		p.close()
 	}
 	s.janitor.releaseDue(true)
-	s.janitor.bury()
+	s.segments.Bury()
 	if err := s.unlock(); err != nil {
 		h.t.Error(err)
 	}
@@ -429,6 +430,8 @@ func TestBadBatches(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 }
+
+func put32(b []byte, v int32) { binary.BigEndian.PutUint32(b, uint32(v)) }
 
 func recount(b []byte, n int32) []byte { put32(b[57:], n); return fixCRC(b) }
 

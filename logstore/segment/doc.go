@@ -1,0 +1,15 @@
+// Package segment is one .log file of a partition with its indexes: when it is open and mapped and who closes it, lookups by
+// offset and by time, reads that hand out its bytes, and what is written beside it. docs/format has the bytes.
+//
+// It is not a log: which segments there are, what may be seen of them and what is appended is the partition's (logstore), and it
+// decides neither when a segment is sealed nor when it is deleted.
+//
+// It owns no goroutines. A segment whose last reference went away waits in its Env until Bury, which blocks and is called by one
+// goroutine at a time.
+//
+// # Locks
+//
+// Partition.mu in the comments is the lock of the logstore.Partition that the segment belongs to: whoever calls a method that
+// names it holds it, and it comes before Segment.mu, which is held while files are opened, mapped and read. graveyard.mu is a
+// leaf. Read takes Segment.mu only for what is not open or mapped yet.
+package segment

@@ -1,0 +1,155 @@
+package segment
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"kaas/internal/limits"
+	"kaas/internal/vfs"
+	"kaas/logstore/index"
+	"kaas/logstore/layout"
+)
+
+// ErrStorage is wrapped by the errors of a disk.
+var ErrStorage = errors.New("storage error")
+
+// Env is what the segments of a store share.
+type Env struct {
+	fs      vfs.FS
+	logger  *slog.Logger
+	clock   func() time.Time
+	lookups *LookupCounters
+	maps    atomic.Int64 // mmaps in use
+	dead    graveyard
+}
+
+// LookupCounters count what should be rare.
+type LookupCounters struct {
+	TimeLookupBatches  atomic.Int64 // batches decoded to answer a lookup by time
+	UndecodableBatches atomic.Int64 // batches that a lookup by time passed over because their records can't be decoded
+}
+
+// NewEnv is the environment of a store that is being made. lookups may be read at any time.
+func NewEnv(fsys vfs.FS, logger *slog.Logger, clock func() time.Time, lookups *LookupCounters) *Env {
+	e := &Env{fs: fsys, logger: logger, clock: clock, lookups: lookups}
+	e.dead.wake = make(chan struct{}, 1)
+	return e
+}
+
+// takeMap reserves one mmap of the budget.
+func (e *Env) takeMap() bool {
+	if e.maps.Add(1) > limits.FileMaps {
+		e.maps.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (e *Env) returnMaps(n int) { e.maps.Add(-int64(n)) }
+
+// MapsInUse is how many mmaps there are.
+func (e *Env) MapsInUse() int64 { return e.maps.Load() }
+
+// graveyard holds segments whose last reference went away, until bury closes them.
+type graveyard struct {
+	mu   sync.Mutex
+	head *Segment // owner: mu
+	wake chan struct{}
+}
+
+func (y *graveyard) add(g *Segment) {
+	y.mu.Lock()
+	g.buryNext, y.head = y.head, g
+	y.mu.Unlock()
+	select {
+	case y.wake <- struct{}{}:
+	default: // a wake-up is pending already
+	}
+}
+
+func (y *graveyard) take() *Segment {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	g := y.head
+	y.head = nil
+	return g
+}
+
+// Wake says that a segment died: somebody has to call bury.
+func (e *Env) Wake() <-chan struct{} { return e.dead.wake }
+
+// Bury closes the segments that died since the last call.
+func (e *Env) Bury() {
+	for g := e.dead.take(); g != nil; {
+		next := g.buryNext
+		g.buryNext = nil
+		if err := g.bury(); err != nil {
+			e.logger.Warn("segment not closed cleanly", "file", g.Path(layout.LogSuffix), "error", err)
+		}
+		g = next
+	}
+}
+
+// bury closes everything. Called once, by the graveyard, when refs is zero.
+func (g *Segment) bury() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var errs []error
+	f := g.file.Load()
+	maps := g.oldMaps
+	if m := g.log.Load(); m != nil {
+		maps = append(maps, *m)
+	}
+	for _, m := range maps {
+		errs = append(errs, unix.Munmap(m))
+	}
+	g.env.returnMaps(len(maps))
+	if x := g.files.Load(); x != nil {
+		for _, m := range []index.Mapped{x.Offsets, x.Times} {
+			if m.Mapped {
+				errs = append(errs, unix.Munmap(m.B))
+				g.env.returnMaps(1)
+			}
+		}
+	}
+	if f != nil {
+		if len(g.unlink) > 0 { // nobody reads it any more
+			for size := g.SizeBytes.Load() - limits.UnlinkStepBytes; size > 0; size -= limits.UnlinkStepBytes {
+				if err := f.Truncate(size); err != nil {
+					errs = append(errs, err)
+					break
+				}
+			}
+		}
+		errs = append(errs, f.Close())
+	}
+	for _, name := range g.unlink {
+		if err := g.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// MoveAside renames the segment's files to .deleted; they are unlinked when the last reader has let go.
+func (g *Segment) MoveAside() error {
+	var errs []error
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, suffix := range layout.SegmentSuffixes {
+		name := g.Path(suffix)
+		err := g.env.fs.Rename(name, name+layout.DeletedSuffix)
+		if err == nil {
+			g.unlink = append(g.unlink, name+layout.DeletedSuffix)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

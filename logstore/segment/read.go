@@ -1,0 +1,143 @@
+package segment
+
+import (
+	"fmt"
+
+	"kaas/internal/limits"
+	"kaas/logstore/layout"
+	"kaas/logstore/logfile"
+)
+
+// Slice is a range of a segment file that holds whole batches. It pins the segment until Release: the descriptor stays
+// open, the map mapped and the bytes as they are, whatever rolls, retention or compaction do meanwhile.
+type Slice struct {
+	FD     int
+	Offset int64
+	Len    int
+	Mem    []byte // mmap view of the same bytes, or nil
+
+	segment  *Segment
+	resident bool // the bytes were in memory when they were read
+}
+
+// Release unpins the segment. It is idempotent for one owner of the value; do not copy a Slice and release both.
+func (s *Slice) Release() {
+	if s.segment != nil {
+		s.segment.Release()
+		s.segment = nil
+	}
+}
+
+// Pin takes the pin out of the slice, so that it can be handed on without an allocation; Release on the slice does
+// nothing after it. It returns nil for an empty slice.
+func (s *Slice) Pin() interface{ Release() } {
+	g := s.segment
+	s.segment = nil
+	if g == nil {
+		return nil
+	}
+	return g
+}
+
+// Resident says whether the bytes are in memory, without touching them.
+func (s *Slice) Resident() bool {
+	if s.resident || s.segment != nil && s.segment.isYoung(s.Offset) {
+		return true
+	}
+	return logfile.Resident(s.FD, s.Offset, s.Len, s.Mem)
+}
+
+// Populate brings the bytes into memory and into this process' page table; it blocks, so never call it on an event loop.
+func (s *Slice) Populate() { logfile.Populate(s.FD, s.Offset, s.Len, s.Mem) }
+
+// Read looks for the first batch that ends at or after offset. What may be seen ends at position limitAt of the segment with the
+// base offset limitBase. mapBytes is how long a map of the active segment is made; 0: the bytes may not be mapped. Answers without
+// bytes: FD 0, a batch is there but too large; FD -1, nothing in this segment. The caller holds a reference, which a slice with
+// bytes takes over.
+func (g *Segment) Read(offset, limitBase, limitAt int64, maxBytes int, minOneBatch, noWait bool, mapBytes int64) (Slice, error) {
+	none := Slice{FD: -1}
+	end := g.SizeBytes.Load()
+	if g.BaseOffset == limitBase {
+		// A limit that was loaded before a swap tells of positions in the file that was replaced.
+		if !g.compacted {
+			end = limitAt
+		}
+	} else if g.BaseOffset > limitBase && limitBase >= 0 {
+		return none, nil
+	}
+	f, err := g.Open()
+	if err != nil {
+		return none, fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	fd := f.FD()
+	walk := logfile.HeaderWalk{FD: fd, NoWait: noWait}
+	at, size, ok := g.recentBatch(offset)
+	if !ok {
+		if at, err = g.PositionBefore(offset); err != nil {
+			return none, headerError(g, at, err)
+		}
+	}
+	if noWait && mapBytes > 0 && (!ok || end-at > int64(maxBytes)) {
+		g.lookInto(&walk, at, end, maxBytes, mapBytes)
+	}
+	if !ok {
+		if at, size, err = walk.Find(at, offset, end); err != nil {
+			return none, headerError(g, at, err)
+		}
+	}
+	if at >= end {
+		return none, nil
+	}
+	length := size
+	switch {
+	case size > int64(maxBytes):
+		if !minOneBatch {
+			return Slice{}, nil
+		}
+	case end-at <= int64(maxBytes):
+		length = end - at
+	default:
+		if length, err = g.wholeBatches(&walk, at, size, at+int64(maxBytes)); err != nil {
+			return none, headerError(g, at, err)
+		}
+	}
+	s := Slice{FD: fd, Offset: at, Len: int(length), segment: g}
+	if mapBytes == 0 {
+		return s, nil
+	}
+	if m := g.mmap(at+length, mapBytes); m != nil {
+		s.Mem = m[at : at+length : at+length]
+		s.resident = at >= walk.MemAt && at+length <= walk.MemAt+int64(len(walk.Mem))
+	}
+	return s, nil
+}
+
+// lookInto lets the walk read headers from the map, if what a read from at on may return is in memory: one question to the
+// system, which the answer would need anyway, instead of one for each header.
+func (g *Segment) lookInto(walk *logfile.HeaderWalk, at, end int64, maxBytes int, mapBytes int64) {
+	to := min(end, at+min(int64(maxBytes), limits.LookIntoBytes)+limits.LookBehindBytes)
+	if at >= to {
+		return
+	}
+	if m := g.mmap(to, mapBytes); m != nil && logfile.Resident(walk.FD, at, int(to-at), m[at:to]) {
+		walk.Mem, walk.MemAt = m[at:to], at
+	}
+}
+
+// wholeBatches returns how many bytes from at on are whole batches that end at or before stop. The batch at at has size
+// bytes and fits.
+func (g *Segment) wholeBatches(walk *logfile.HeaderWalk, at, size, stop int64) (int64, error) {
+	end := at + size
+	if indexed, err := g.boundaryBefore(stop); err == nil && indexed > end {
+		end = indexed
+	}
+	end, err := walk.WholeBefore(end, stop)
+	return end - at, err
+}
+
+func headerError(g *Segment, at int64, err error) error {
+	if err == logfile.ErrWouldBlock {
+		return err
+	}
+	return fmt.Errorf("%w: %s at %d: %w", ErrStorage, g.Path(layout.LogSuffix), at, err)
+}
