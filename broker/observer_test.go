@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"kaas/logstore"
 	"kaas/meta"
 	"kaas/meta/config"
 )
@@ -236,6 +237,58 @@ func TestObserverSetsStrayDirectoriesAside(t *testing.T) {
 	if got := directories(t, tb.dir); !slices.Equal(got, []string{"gone-0 stray", "kept-0", "lost-status-0"}) {
 		t.Errorf("directories %q", got)
 	}
+}
+
+// What was set aside is served again when its topic is there with the same id, while the
+// broker runs and at a start; with another id it stays where it is.
+func TestObserverBringsStraysBack(t *testing.T) {
+	t.Parallel()
+	m := newMemoryResources()
+	m.put(readyTopic("kept", 1, 1, nil), readyTopic("gone", 2, 2, nil))
+	tb := startBroker(t, withResources(m))
+	tb.awaitServed("gone/2 2", "kept/1 1")
+	if _, err := tb.Store.Get("gone", 1).Append(testBatch("x"), logstore.AppendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	withoutGone := func() {
+		t.Helper()
+		tb.shutdown()
+		m.mu.Lock()
+		delete(m.topics, "gone")
+		m.mu.Unlock()
+		tb.restart()
+		tb.awaitServed("kept/1 1")
+		if got := directories(t, tb.dir); !slices.Equal(got, []string{"gone-0 stray", "gone-1 stray", "kept-0"}) {
+			t.Fatalf("directories %q", got)
+		}
+	}
+	served := func(id byte, end int64, want ...string) {
+		t.Helper()
+		tb.awaitServed(fmt.Sprintf("gone/2 %d", id), "kept/1 1")
+		if got := tb.Store.Get("gone", 1).LogEndOffset(); got != end {
+			t.Errorf("the log ends at %d, want %d", got, end)
+		}
+		if got := directories(t, tb.dir); !slices.Equal(got, want) {
+			t.Errorf("directories %q, want %q", got, want)
+		}
+	}
+	back := []string{"gone-0", "gone-1", "kept-0"}
+	withoutGone()
+	m.put(readyTopic("gone", 2, 2, nil))
+	served(2, 1, back...)
+
+	withoutGone()
+	tb.shutdown()
+	m.put(readyTopic("gone", 2, 2, nil))
+	tb.restart()
+	served(2, 1, back...)
+
+	withoutGone()
+	both := []string{"gone-0", "gone-0 stray", "gone-1", "gone-1 stray", "kept-0"}
+	m.put(readyTopic("gone", 3, 2, nil))
+	served(3, 0, both...)
+	m.put(readyTopic("gone", 2, 2, nil)) // and with the old one at last
+	served(2, 1, both...)
 }
 
 // historyResources also tell what a list does not show.

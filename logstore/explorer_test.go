@@ -160,6 +160,7 @@ func TestCrashExplorer(t *testing.T) {
 		{"compaction", exploreCompaction, false}, {"compaction, journal", exploreCompaction, true},
 		{"move", exploreMove, false}, {"move, journal", exploreMove, true},
 		{"create and delete", exploreTopics, false}, {"create and delete, journal", exploreTopics, true},
+		{"set aside and back", exploreStray, false}, {"set aside and back, journal", exploreStray, true},
 		{"producer ids", exploreProducerIDs, false},
 	} {
 		t.Run(s.name, func(t *testing.T) {

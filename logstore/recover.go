@@ -20,7 +20,7 @@ func (s *Store) recoverDir(ctx context.Context, d *logDir) (count int, err error
 		return 0, err
 	}
 	d.hasCleanedTo = len(st.CleanedTo) > 0
-	tasks, deleted, err := d.List()
+	tasks, deleted, err := d.List(&s.strays)
 	if err != nil {
 		return 0, err
 	}

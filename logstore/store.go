@@ -50,6 +50,7 @@ type Store struct {
 	healer    *healer
 	mover     *mover
 	segments  *segment.Env
+	strays    volume.Strays
 	counters  Counters
 	ids       checkpoint.ProducerIDs
 
@@ -318,8 +319,8 @@ func (s *Store) exclusive(key checkpoint.Key) (done func(), err error) {
 	}
 }
 
-// Ensure opens or creates the partition's directory. A directory with another topic id is set aside (-stray) and never
-// served. Calls for different partitions may run at the same time, which lets their syncs overlap.
+// Ensure opens or creates the partition's directory. A directory with another topic id is set aside (-stray) and not served;
+// one that was set aside comes back when its topic id is asked for. Calls for different partitions may run at the same time, which lets their syncs overlap.
 func (s *Store) Ensure(topic string, topicID [16]byte, partition int32, c Config) (*Partition, error) {
 	key := checkpoint.Key{Topic: topic, Partition: partition}
 	if _, _, ok := layout.ParsePartitionDir(layout.PartitionDir(topic, partition)); !ok {
@@ -334,24 +335,37 @@ func (s *Store) Ensure(topic string, topicID [16]byte, partition int32, c Config
 		return nil, fmt.Errorf("%s-%d: %w: %w", topic, partition, ErrStorage, err)
 	}
 	if p := s.Get(topic, partition); p != nil {
-		switch p.topicID {
-		case topicID:
-			p.SetConfig(c)
-			return p, nil
-		case [16]byte{}: // created, or copied here, without its metadata
-			if err := checkpoint.WritePartitionMetadata(s.fs, p.path(), topicID); err != nil {
-				return nil, p.wrap(err)
-			}
-			p.topicID = topicID
-			p.SetConfig(c)
-			return p, nil
-		}
-		s.logger.Warn("directory of another topic id set aside", "dir", p.path(), "found", checkpoint.UUIDString(p.topicID), "wanted", checkpoint.UUIDString(topicID))
-		if _, err := s.setAside(p, layout.StrayDirSuffix); err != nil {
-			return nil, err
+		p, err := s.claim(p, topicID, c)
+		if p != nil || err != nil {
+			return p, err
 		}
 	}
+	if p, err := s.unstray(key, topicID, c); p != nil || err != nil {
+		return p, err
+	}
 	return s.create(key, topicID, c)
+}
+
+// claim gives p to who asks for a topic id, or sets it aside and returns nil. Caller: exclusive.
+func (s *Store) claim(p *Partition, topicID [16]byte, c Config) (*Partition, error) {
+	switch p.topicID {
+	case topicID:
+		p.SetConfig(c)
+		return p, nil
+	case [16]byte{}: // created, or copied here, without its metadata
+		if went, err := s.giveWay(p, topicID); went || err != nil {
+			return nil, err
+		}
+		if err := checkpoint.WritePartitionMetadata(s.fs, p.path(), topicID); err != nil {
+			return nil, p.wrap(err)
+		}
+		p.topicID = topicID
+		p.SetConfig(c)
+		return p, nil
+	}
+	s.logger.Warn("directory of another topic id set aside", "dir", p.path(), "found", checkpoint.UUIDString(p.topicID), "wanted", checkpoint.UUIDString(topicID))
+	_, err := s.setStray(p)
+	return nil, err
 }
 
 // create makes the directory durably: first what is in it, then its name in the log directory. A crash leaves no
@@ -490,7 +504,8 @@ func (p *Partition) close() {
 	}
 }
 
-// Stray renames directories that keep does not claim to *-stray; they are kept, never served, and logged.
+// Stray renames directories that keep does not claim to *-stray; they are kept, not served until Ensure asks for their topic
+// id, and logged.
 func (s *Store) Stray(keep func(topic string, partition int32, id [16]byte) bool) error {
 	var errs []error
 	for _, p := range s.All() {
@@ -501,7 +516,7 @@ func (s *Store) Stray(keep func(topic string, partition int32, id [16]byte) bool
 		if err != nil {
 			return err
 		}
-		aside, err := s.setAside(p, layout.StrayDirSuffix)
+		aside, err := s.setStray(p)
 		done()
 		if err != nil {
 			errs = append(errs, err)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -198,5 +199,52 @@ func TestConsumerGroupsFollowTheirConfig(t *testing.T) {
 	eventually(t, func() bool { return members("g") == 0 })
 	if n := members("other"); n != 1 {
 		t.Errorf("a group without configuration has %d members", n)
+	}
+}
+
+// TestTopicFileThatComesBack: a topic whose file was taken away while no broker ran is what it was when the file is put
+// back while one runs.
+func TestTopicFileThatComesBack(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := startConfigured(t, "log.dirs="+dir)
+	for _, topic := range []string{"data", "kept"} {
+		if created := ask[*kmsg.CreateTopicsResponse](c, creationOf(topic)); created.Topics[0].ErrorCode != 0 {
+			t.Fatalf("%+v", created)
+		}
+	}
+	if err := c.client.ProduceSync(t.Context(), &kgo.Record{Topic: "data", Value: []byte("x")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	id, _ := c.existingTopicID("data")
+	c.end()
+	file := filepath.Join(dir, "resources", "kafkatopic-data.yaml")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	c = startConfigured(t, "log.dirs="+dir)
+	strays := func() int {
+		found, err := filepath.Glob(filepath.Join(dir, "data-0.*-stray"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	if c.store.Get("data", 0) != nil || strays() != 1 {
+		t.Fatalf("%d were set aside", strays())
+	}
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool {
+		topic := c.images.Load().Topic("data")
+		return topic != nil && topic.ID == id
+	})
+	if p := c.store.Get("data", 0); p.LogEndOffset() != 1 || p.TopicID() != id || strays() != 0 {
+		t.Errorf("it has %d records, and %d are aside", p.LogEndOffset(), strays())
 	}
 }

@@ -127,6 +127,22 @@ func ParseFutureDir(name string) (topic string, partition int32, ok bool) {
 	return ParsePartitionDir(name[:dot])
 }
 
+// StrayStem is what stands before the dot in the name of a partition that was set aside. Long topics may share one.
+func StrayStem(topic string, partition int32) string {
+	stem, _ := ParseStrayDir(AsideDir(topic, partition, [16]byte{}, StrayDirSuffix))
+	return stem
+}
+
+// ParseStrayDir takes the stem from the name that AsideDir, or Kafka, gave a partition that was set aside.
+func ParseStrayDir(name string) (stem string, ok bool) {
+	name, found := strings.CutSuffix(name, StrayDirSuffix)
+	dot := strings.LastIndexByte(name, '.')
+	if !found || dot < 0 || len(name)-dot-1 != 32 {
+		return "", false
+	}
+	return name[:dot], true
+}
+
 const maxFileNameBytes = 255
 
 // SegmentSuffixes are the files of a segment. The log goes last: while it has its name, so have the others.

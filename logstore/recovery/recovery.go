@@ -173,6 +173,8 @@ func (t *Task) list() error {
 				t.files[base] = map[string]bool{}
 			}
 			t.files[base][suffix] = true
+		case e.Name == layout.LogStartName: // from when the partition was set aside; the start never goes down
+			t.readLogStart(path)
 		case e.Name == layout.MovedName || e.Name == checkpoint.MetadataName || e.Name == checkpoint.EpochsName:
 		default:
 			t.Logger.Warn("not a file of the log, left alone", "path", path)
@@ -180,6 +182,18 @@ func (t *Task) list() error {
 	}
 	slices.Sort(t.snapshots)
 	return nil
+}
+
+// readLogStart takes the log start that a partition took with it: no file of the log directory names it any more. An
+// unreadable file is as if missing, as with all checkpoints.
+func (t *Task) readLogStart(path string) {
+	starts, err := checkpoint.ReadOffsets(t.FS, path, 1)
+	if err != nil {
+		t.Logger.Warn("checkpoint ignored", "file", path, "reason", err)
+	}
+	for _, start := range starts { // one
+		t.LogStart = max(t.LogStart, start[0])
+	}
 }
 
 // openSegments makes the list, without reading the logs. Index files without a log are removed.

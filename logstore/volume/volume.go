@@ -150,8 +150,9 @@ type Partition struct {
 	Path string
 }
 
-// List finds the partitions' directories, and what an interrupted deletion left. What is foreign is named and left alone.
-func (d *Dir) List() (partitions []Partition, deleted []string, err error) {
+// List finds the partitions' directories, those that were set aside, and what an interrupted deletion left. What is foreign
+// is named and left alone.
+func (d *Dir) List(strays *Strays) (partitions []Partition, deleted []string, err error) {
 	entries, err := d.fs.List(d.Path)
 	if err != nil {
 		return nil, nil, err
@@ -162,7 +163,9 @@ func (d *Dir) List() (partitions []Partition, deleted []string, err error) {
 		switch {
 		case ok && e.Dir:
 			partitions = append(partitions, Partition{checkpoint.Key{Topic: topic, Partition: partition}, path})
-		case layout.OwnNames[e.Name] || e.Dir && (strings.HasSuffix(e.Name, layout.StrayDirSuffix) || strings.HasSuffix(e.Name, layout.FutureDirSuffix)):
+		case e.Dir && isStray(e.Name):
+			strays.Add(d, e.Name)
+		case layout.OwnNames[e.Name] || e.Dir && strings.HasSuffix(e.Name, layout.FutureDirSuffix):
 		case e.Dir && strings.HasSuffix(e.Name, layout.DeleteDirSuffix) && strings.Contains(e.Name, "."):
 			deleted = append(deleted, path)
 		case !e.Dir && strings.HasSuffix(e.Name, layout.TemporarySuffix) && layout.OwnNames[strings.TrimSuffix(e.Name, layout.TemporarySuffix)]:

@@ -1,0 +1,129 @@
+package logstore
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+
+	"kaas/logstore/checkpoint"
+	"kaas/logstore/layout"
+	"kaas/logstore/volume"
+)
+
+// setStray sets p aside with all that it needs to come back by itself: its files are synced and what the commit journal holds
+// of it means nothing any more, so that a later start does not write it over what was done to the files since; and its log
+// start goes with it. An error before the rename leaves p as it is. Caller: exclusive.
+func (s *Store) setStray(p *Partition) (aside string, err error) {
+	s.mover.leave(p)
+	p.freeze(true)
+	p.syncFiles()
+	if err = p.Err(); err == nil {
+		err = p.logDir().journal.forget(p, math.MaxInt64)
+	}
+	if err == nil {
+		err = p.writeLogStart()
+	}
+	if err != nil {
+		p.freeze(false)
+		return "", p.wrap(fmt.Errorf("%w: it can't be set aside: %w", ErrStorage, err))
+	}
+	if aside, err = s.setAside(p, layout.StrayDirSuffix); err == nil {
+		s.strays.Add(p.logDir().Dir, filepath.Base(aside))
+	}
+	return aside, err
+}
+
+// freeze refuses appends, or takes them again.
+func (p *Partition) freeze(frozen bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = frozen
+}
+
+// writeLogStart keeps the log start in the partition's own directory where its segments don't say it.
+func (p *Partition) writeLogStart() error {
+	start := p.logStart.Load()
+	if all := p.segments.Load().all; len(all) > 0 && all[0].BaseOffset >= start {
+		return nil
+	}
+	var o checkpoint.Offsets
+	o.Add(p.topic, p.id, start)
+	return o.Write(p.store.fs, p.path(), layout.LogStartName)
+}
+
+// unstray brings back the directory of this topic id that was set aside; nil: there is none. The rename is the one step that
+// counts: before it the directory is as it was, after it a start finds the partition at its place. Caller: exclusive.
+func (s *Store) unstray(key checkpoint.Key, topicID [16]byte, c Config) (*Partition, error) {
+	failed := func(err error) error {
+		return fmt.Errorf("%s-%d: %w: what was set aside of it does not come back: %w", key.Topic, key.Partition, ErrStorage, err)
+	}
+	found, err := s.strays.Find(s.fs, key, topicID)
+	switch {
+	case err != nil:
+		return nil, failed(err)
+	case len(found) == 0:
+		return nil, nil
+	case len(found) > 1:
+		return nil, failed(fmt.Errorf("%s and %s are both of it; move one away", found[0].Path, found[1].Path))
+	}
+	d := s.dirOf(found[0].Dir)
+	s.mu.Lock()
+	stale := d.stale[key]
+	s.mu.Unlock()
+	if stale { // what the checkpoint files say is about another log of the name
+		if err := s.writeCheckpoints(d, nil); err != nil {
+			return nil, failed(err)
+		}
+	}
+	path := filepath.Join(d.path, layout.PartitionDir(key.Topic, key.Partition))
+	if err := s.fs.Rename(found[0].Path, path); err != nil {
+		return nil, failed(err)
+	}
+	s.strays.Remove(found[0])
+	p := s.newPartition(d, key, path)
+	p.SetConfig(c) // before the janitor and the cleaner see it: the defaults may delete
+	err = d.Sync()
+	if err == nil {
+		err = p.recoverFrom(p.recoveryTask(), nil)
+	}
+	s.mu.Lock()
+	if err != nil { // tried again by mend
+		s.broken[key] = &broken{failed(err), d, path, &volume.State{}}
+		s.mu.Unlock()
+		return nil, failed(err)
+	}
+	s.publish(key, p)
+	s.mu.Unlock()
+	s.logger.Info("a partition that was set aside is back", "dir", path, "was", found[0].Path, "startOffset", p.LogStartOffset(), "endOffset", p.LogEndOffset())
+	return p, nil
+}
+
+// giveWay removes p, which a crash left empty and without an id when it was made, where there is data of the topic id that
+// was set aside. Caller: exclusive.
+func (s *Store) giveWay(p *Partition, topicID [16]byte) (went bool, err error) {
+	if p.LogEndOffset() > 0 {
+		return false, nil
+	}
+	found, err := s.strays.Find(s.fs, checkpoint.Key{Topic: p.topic, Partition: p.id}, topicID)
+	if err != nil {
+		return false, p.wrap(fmt.Errorf("%w: %w", ErrStorage, err))
+	}
+	if len(found) == 0 {
+		return false, nil
+	}
+	aside, err := s.setAside(p, layout.DeleteDirSuffix)
+	if err != nil {
+		return false, err
+	}
+	s.janitor.remove(aside)
+	return true, nil
+}
+
+func (s *Store) dirOf(v *volume.Dir) *logDir {
+	for _, d := range s.dirs {
+		if d.Dir == v {
+			return d
+		}
+	}
+	panic("BUG: a directory of no log directory: " + v.Path)
+}
