@@ -186,6 +186,11 @@ func (p *Partition) checkProducers(records []byte, o AppendOptions) (*producer.B
 		if !v.HasProducerID() {
 			continue
 		}
+		if o.Verify && v.IsTransactional() {
+			if err := p.producers.CheckVerified(v, o.Guard); err != nil {
+				return nil, err
+			}
+		}
 		if repeated, err := p.producers.Check(v, o.Origin == OriginClient); err != nil || repeated != nil {
 			return repeated, err
 		}

@@ -413,7 +413,6 @@ func TestBadBatches(t *testing.T) {
 		"no sequence":   {produced(1, 0, -1, false, "x"), ErrInvalidRecord},
 		"count":         {recount(stamped(now, "a", "b"), 3), ErrInvalidRecord},
 		"codec 5":       {recode(stamped(now, "a"), 5), ErrUnsupportedCompression},
-		"no producer":   {transactionalOnly(), ErrInvalidRecord},
 		"codec 7":       {recode(stamped(now, "a"), 7), ErrUnsupportedCompression},
 		"zero records":  {recount(stamped(now, "a"), 0), ErrInvalidRecord},
 		"only a header": {records("x")[:61], ErrCorruptMessage},
@@ -437,10 +436,22 @@ func recount(b []byte, n int32) []byte { put32(b[57:], n); return fixCRC(b) }
 
 func recode(b []byte, codec byte) []byte { b[22] |= codec; return fixCRC(b) }
 
-func transactionalOnly() []byte {
+// A transactional batch without a producer is in no transaction: Kafka appends it, and
+// it holds nothing back.
+func TestTransactionalWithoutProducer(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	p := h.partition("topic")
 	b := batch.Builder{Transactional: true}
 	b.Append(1000, nil, []byte("x"))
-	return build(&b)
+	result, err := p.Append(build(&b), AppendOptions{Origin: OriginClient, Verify: true})
+	if err != nil || result.BaseOffset != 0 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	await(t, p, 1)
+	if producers := p.Producers(); len(producers) != 0 || p.LastStableOffset() != p.LogEndOffset() {
+		t.Errorf("%+v, stable %d of %d", producers, p.LastStableOffset(), p.LogEndOffset())
+	}
 }
 
 func TestSecondBrokerIsRefused(t *testing.T) {

@@ -95,6 +95,9 @@ func (p *Partition) Append(r Record, guard uint64, done func()) error {
 		panic(err)
 	}
 	view := batch.View(bytes)
+	if p.states.CheckVerified(view, guard) != nil {
+		return ErrUnverified
+	}
 	repeated, err := p.states.Check(view, true)
 	place := len(p.entries) + 1
 	switch {
@@ -103,9 +106,7 @@ func (p *Partition) Append(r Record, guard uint64, done func()) error {
 	case repeated != nil:
 		place = int(repeated.LastOffset) + 1
 	default:
-		if err := p.states.CheckGuard(view, guard); errors.Is(err, producer.ErrUnverified) {
-			return ErrUnverified
-		} else if err != nil {
+		if p.states.CheckGuard(view, guard) != nil {
 			return ErrGuard
 		}
 		p.add(entry{view: view, value: r.Value})

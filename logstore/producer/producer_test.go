@@ -131,7 +131,7 @@ func TestVerification(t *testing.T) {
 	}
 	end := func() { add(batch.EndTxnMarker(nil, 7, 0, true, 1, 0)) }
 	first, second := build(0, 0), build(0, 1)
-	if err := s.CheckGuard(first, 0); !errors.Is(err, ErrUnverified) {
+	if err := s.CheckVerified(first, 0); !errors.Is(err, ErrUnverified) {
 		t.Fatal(err)
 	}
 	// The later of two first batches asks first, and may not begin.
@@ -149,23 +149,37 @@ func TestVerification(t *testing.T) {
 		t.Fatal(err)
 	}
 	add(first)
-	if err := s.CheckGuard(second, 0); err != nil {
+	if err := errors.Join(s.CheckVerified(second, 0), s.CheckGuard(second, 0)); err != nil {
 		t.Fatalf("an open transaction: %v", err)
 	}
 	if guard := s.BeginVerification(7, 0, 1, 0); guard != 0 {
 		t.Fatalf("an open transaction has guard %d", guard)
 	}
 	end()
+	// What may turn out to be a repetition is asked about, too, once the transaction has ended.
+	if err := s.CheckVerified(first, 0); !errors.Is(err, ErrUnverified) {
+		t.Fatal(err)
+	}
 	// A marker that comes between the coordinator's answer and the append takes the guard away.
 	guard = s.BeginVerification(7, 0, 1, 0)
 	end()
 	if err := s.CheckGuard(second, guard); !errors.Is(err, ErrInvalidTxnState) {
 		t.Fatal(err)
 	}
-	// Nobody is verified by the guard of a newer epoch.
-	newer := s.BeginVerification(7, 2, 0, 0)
-	if older := s.BeginVerification(7, 1, 0, 0); older == newer || !errors.Is(s.CheckGuard(build(1, 0), older), ErrInvalidTxnState) {
-		t.Fatalf("guards %d and %d", newer, older)
+	// An epoch to come asks, and is refused elsewhere: the right one, before or after it, has the same guard.
+	right := s.BeginVerification(7, 1, 3, 0)
+	for _, ask := range []struct {
+		epoch            int16
+		sequence, lowest int32
+	}{{2, 4, 4}, {1, 0, 4}, {2, 5, 4}, {2, 1, 1}, {3, 2, 2}} {
+		if guard := s.BeginVerification(7, ask.epoch, ask.sequence, 0); guard != right {
+			t.Fatalf("epoch %d: guards %d and %d", ask.epoch, right, guard)
+		}
+		for sequence := range int32(6) {
+			if err := s.CheckGuard(build(1, sequence), right); errors.Is(err, ErrOutOfOrderSequence) != (sequence > ask.lowest) {
+				t.Fatalf("%+v, sequence %d: %v", ask, sequence, err)
+			}
+		}
 	}
 	if err := s.CheckEpochs(7, -1, false, false, 0); !errors.Is(err, ErrInvalidProducerEpoch) {
 		t.Fatal(err)

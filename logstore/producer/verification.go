@@ -25,17 +25,20 @@ type verification struct {
 }
 
 // BeginVerification returns the guard that goes with the append of a first batch, or 0 when the transaction is open
-// already and needs none.
+// already and needs none. All epochs of a producer share it: an epoch to come, which the coordinator refuses, leaves the
+// right one verifiable.
 func (s *States) BeginVerification(producerID int64, epoch int16, sequence int32, nowMs int64) (guard uint64) {
 	if s.Open(producerID, epoch) {
 		return 0
 	}
-	if v := s.verifying[producerID]; v != nil && v.epoch == epoch {
-		v.lowestSequence = min(v.lowestSequence, sequence)
+	if v := s.verifying[producerID]; v != nil {
+		switch {
+		case epoch == v.epoch:
+			v.lowestSequence = min(v.lowestSequence, sequence)
+		case epoch > v.epoch:
+			v.epoch, v.lowestSequence = epoch, sequence
+		}
 		return v.guard
-	} else if v != nil && v.epoch > epoch {
-		s.lastGuard++
-		return s.lastGuard // guards nothing: the append will find the newer one
 	}
 	if s.verifying == nil || len(s.verifying) >= limits.ProducersPerPartition {
 		s.verifying = map[int64]*verification{} // those that are forgotten here are refused, and begin again
@@ -45,13 +48,19 @@ func (s *States) BeginVerification(producerID int64, epoch int16, sequence int32
 	return s.lastGuard
 }
 
-// CheckGuard decides over a transactional batch that Check has let through.
+// CheckVerified decides over a transactional batch before Check looks at it: the coordinator is asked first, also about
+// what turns out to be a repetition or out of order (Kafka: ReplicaManager.handleProduceAppend).
+func (s *States) CheckVerified(v batch.View, guard uint64) error {
+	if guard == 0 && !s.Open(v.ProducerID(), v.ProducerEpoch()) {
+		return ErrUnverified
+	}
+	return nil
+}
+
+// CheckGuard decides over a transactional batch that CheckVerified and Check have let through.
 func (s *States) CheckGuard(v batch.View, guard uint64) error {
 	if s.Open(v.ProducerID(), v.ProducerEpoch()) {
 		return nil
-	}
-	if guard == 0 {
-		return ErrUnverified
 	}
 	known := s.verifying[v.ProducerID()]
 	if known == nil || known.guard != guard {

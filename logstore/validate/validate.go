@@ -105,8 +105,6 @@ func checkBatch(v batch.View, c *Rules, nowMs int64) error {
 			return fmt.Errorf("%w: clients may not write control records", ErrInvalidRecord)
 		case v.HasProducerID() && v.BaseSequence() < 0:
 			return fmt.Errorf("%w: producer %d without a sequence", ErrInvalidRecord, v.ProducerID())
-		case v.IsTransactional() && !v.HasProducerID():
-			return fmt.Errorf("%w: transactional without a producer id", ErrInvalidRecord)
 		}
 	}
 	if !c.LogAppendTime && !v.IsControl() {
