@@ -247,7 +247,7 @@ func (o *produceOperation) refusal(view *codec.ProduceView) *kerr.Error {
 	if hasTransactionalRecords(view) {
 		session := o.request.Session
 		o.transactionalID = transactionalID(o.request, view.TransactionalID)
-		o.verify = o.version >= produceAddsPartitions || o.broker.Config.TransactionPartitionVerificationEnable
+		o.verify = o.version >= produceAddsPartitions || o.broker.Config.CurrentTransactionPartitionVerification()
 		if view.TransactionalID == nil || !o.broker.Authorizer.Authorize(session.Principal, session.RemoteHost,
 			auth.OperationWrite, auth.ResourceTransactionalID, o.transactionalID) {
 			return kerr.TransactionalIDAuthorizationFailed

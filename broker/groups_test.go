@@ -236,6 +236,10 @@ func TestOffsetsOfUnknownTopics(t *testing.T) {
 	if offset, _ := fetchOffset(t, b, 8, "g", "t", 0); offset != -1 {
 		t.Errorf("the deleted offset is %d", offset)
 	}
+	del.Group = ""
+	if nameless := call[*kmsg.OffsetDeleteResponse](t, b, testSession(), del); nameless.ErrorCode != kerr.InvalidGroupID.Code || len(nameless.Topics) != 0 {
+		t.Errorf("offset delete without a group: %+v", nameless)
+	}
 }
 
 // Null topics ask for everything; many groups in one request; order is kept.

@@ -267,6 +267,89 @@ func TestFirstBatchesOfTransactions(t *testing.T) {
 	}
 }
 
+// What the coordinator refuses leaves nothing behind, and the log is not looked at
+// before its word (Kafka: no log start offset in the answer).
+func TestRefusedVerifications(t *testing.T) {
+	t.Parallel()
+	b := newTxnBroker(t)
+	for _, version := range []int16{11, 12} {
+		p := newTxnProducer(t, b, fmt.Sprint("refused-", version))
+		early := *p
+		early.epoch++
+		for _, sequence := range []int32{3, 0} {
+			if r := early.produce(version, 0, sequence, "never"); r.ErrorCode != kerr.InvalidProducerEpoch.Code || r.LogStartOffset != -1 {
+				t.Errorf("v%d, an epoch to come: %+v", version, r)
+			}
+		}
+		if version < 12 {
+			p.add(3, 0)
+		}
+		if r := p.produce(version, 0, 0, fmt.Sprint("v", version)); r.ErrorCode != 0 {
+			t.Fatalf("v%d, the right epoch: %+v", version, r)
+		}
+		if code := p.end(4, true); code != 0 {
+			t.Fatal(code)
+		}
+		eventually(t, "the transaction has ended", func() bool {
+			return b.topic("t").partitions[0].log.LastStableOffset() == b.topic("t").partitions[0].log.LogEndOffset()
+		})
+		if version < 12 { // a later version would begin another transaction
+			for _, sequence := range []int32{0, 1, 7} {
+				if r := p.produce(version, 0, sequence, "never"); r.ErrorCode != kerr.TransactionAbortable.Code || r.LogStartOffset != -1 {
+					t.Errorf("sequence %d behind the end: %+v", sequence, r)
+				}
+			}
+		}
+	}
+	if got := committedValues(t, b, 0); !slices.Equal(got, []string{"v11", "v12"}) {
+		t.Errorf("read_committed shows %q", got)
+	}
+}
+
+// The verification of versions that add partitions themselves can be switched while the broker runs.
+func TestVerificationIsSwitched(t *testing.T) {
+	t.Parallel()
+	b := newTxnBroker(t)
+	p := newTxnProducer(t, b, "switched")
+	const key = "transaction.partition.verification.enable"
+	for i, step := range []struct {
+		cluster, broker map[string]string
+		want            int16
+	}{
+		{nil, nil, kerr.InvalidTxnState.Code},
+		{map[string]string{key: "false"}, map[string]string{key: "true"}, kerr.InvalidTxnState.Code},
+		{map[string]string{key: "false"}, nil, 0},
+	} {
+		if err := b.Config.SetDynamic(step.cluster, step.broker); err != nil {
+			t.Fatal(err)
+		}
+		if r := p.produce(9, int32(0), 0, "v"); r.ErrorCode != step.want {
+			t.Errorf("step %d: %+v", i, r)
+		}
+		if code := call[*kmsg.TxnOffsetCommitResponse](t, b, testSession(), p.offsetRequest(3, "g", 1)).Topics[0].Partitions[0].ErrorCode; code != step.want {
+			t.Errorf("step %d, an offset: %d", i, code)
+		}
+	}
+}
+
+// The group without a name commits no offsets in a transaction, and is not added to it.
+func TestTransactionalOffsetsWithoutGroup(t *testing.T) {
+	t.Parallel()
+	b := newTxnBroker(t)
+	p := newTxnProducer(t, b, "no group")
+	for version := range int16(7) {
+		r := call[*kmsg.TxnOffsetCommitResponse](t, b, testSession(), p.offsetRequest(version, "", 1))
+		if code := r.Topics[0].Partitions[0].ErrorCode; code != kerr.InvalidGroupID.Code {
+			t.Errorf("v%d: %d", version, code)
+		}
+	}
+	describe := kmsg.NewPtrDescribeTransactionsRequest()
+	describe.TransactionalIDs = []string{p.txn}
+	if s := call[*kmsg.DescribeTransactionsResponse](t, b, testSession(), describe).TransactionStates[0]; s.State != "Empty" || len(s.Topics) != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // Requests of one connection that come while the first one waits for the coordinator
 // are appended in their order, transaction after transaction.
 func TestPipelinedTransactionalProduce(t *testing.T) {

@@ -76,6 +76,10 @@ func (c *Coordinators) txnOffsetCommit(r *codec.Request) {
 		}
 		r.Respond(response)
 	}
+	if request.Group == "" {
+		failed(kerr.InvalidGroupID.Code) // before the transaction is touched
+		return
+	}
 	done := func(answer *kmsg.TxnOffsetCommitResponse) {
 		next := 0
 		for i := range answer.Topics {
@@ -88,7 +92,7 @@ func (c *Coordinators) txnOffsetCommit(r *codec.Request) {
 	}
 	c.submit(request.Group, func(m *group.Machine, t *coord.Turn) {
 		var needed *group.Verification
-		if c.config.TransactionPartitionVerificationEnable || request.Version >= txnCommitAdds {
+		if request.Version >= txnCommitAdds || c.config.CurrentTransactionPartitionVerification() {
 			needed = m.NeedsVerification(t, request.ProducerID, request.ProducerEpoch)
 		}
 		if needed == nil {

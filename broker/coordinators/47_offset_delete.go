@@ -59,6 +59,10 @@ func (c *Coordinators) offsetDelete(r *codec.Request) {
 			valid.Topics = append(valid.Topics, accepted)
 		}
 	}
+	if request.Group == "" {
+		r.Respond(offsetDeleteError(kerr.InvalidGroupID.Code))
+		return
+	}
 	c.submit(request.Group,
 		func(m *group.Machine, t *coord.Turn) {
 			m.OffsetDelete(t, &valid, func(done *kmsg.OffsetDeleteResponse) {

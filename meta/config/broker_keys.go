@@ -200,7 +200,7 @@ var brokerKeys = []Key{
 		Doc: "How often timed-out transactions are looked for, in milliseconds."},
 	{Name: "transaction.remove.expired.transaction.cleanup.interval.ms", Type: Int, Default: "3600000", check: words(1),
 		Doc: "How often expired transactional ids are looked for, in milliseconds."},
-	{Name: "transaction.partition.verification.enable", Type: Boolean, Default: "true", Dynamic: true, AtStart: true,
+	{Name: "transaction.partition.verification.enable", Type: Boolean, Default: "true", Dynamic: true,
 		Doc: "Whether the first batch of a transaction in a partition is checked with the transaction's coordinator. Batches of producers that add partitions by writing to them always are."},
 	{Name: "transaction.state.log.replication.factor", Type: Short, Default: "3", check: between(1, math.MaxInt16), Standing: NoEffect, Why: whyNoReplicas,
 		Doc: "Copies of __transaction_state."},

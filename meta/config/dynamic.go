@@ -62,15 +62,20 @@ func (b *Broker) DynamicValues(layer Layer) map[string]string {
 	return maps.Clone(b.layers().cluster)
 }
 
+// UnknownKeyError is the name of a key that no broker has.
+type UnknownKeyError string
+
+func (e UnknownKeyError) Error() string { return "Unknown broker config name: " + string(e) }
+
 // CheckDynamic says whether these values could be set while the broker runs. The
-// error is the text for INVALID_CONFIG; its words are those of Kafka's
-// DynamicBrokerConfig where Kafka has such a case.
+// error goes to clients; its words are those of Kafka's DynamicBrokerConfig where Kafka
+// has such a case.
 func (b *Broker) CheckDynamic(layer Layer, values map[string]string) error {
 	var fixed []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		switch k := dynamicKey(name); {
 		case k == nil && BrokerKey(name) == nil && !isInert(name):
-			return fmt.Errorf("Unknown broker config name: %s", name) //nolint:staticcheck // goes to clients as it is
+			return UnknownKeyError(name)
 		case k == nil:
 			fixed = append(fixed, name)
 		}
@@ -192,9 +197,15 @@ func (b *Broker) CurrentMoveMaxBytesPerSecond() int64 {
 	return current(b, moveRateKey.Name, int64(math.MaxInt64))
 }
 
+// CurrentTransactionPartitionVerification is transaction.partition.verification.enable
+// at this moment.
+func (b *Broker) CurrentTransactionPartitionVerification() bool {
+	return current(b, "transaction.partition.verification.enable", b.TransactionPartitionVerificationEnable)
+}
+
 // current is a key's value of the layers, or the static one. Both layers are looked at
 // as they are now; of two keys read one after the other the second may be newer.
-func current[T int32 | int64 | float64](b *Broker, name string, static T) T {
+func current[T bool | int32 | int64 | float64](b *Broker, name string, static T) T {
 	text, ok := b.layers().get(name)
 	if !ok {
 		return static
@@ -204,9 +215,11 @@ func current[T int32 | int64 | float64](b *Broker, name string, static T) T {
 		panic("BUG: a dynamic value was not checked: " + err.Error())
 	}
 	if n, ok := parsed.(int64); ok {
-		return T(n)
+		if _, narrow := any(static).(int32); narrow {
+			parsed = int32(n)
+		}
 	}
-	return T(parsed.(float64))
+	return parsed.(T)
 }
 
 func (l *layers) get(name string) (string, bool) {

@@ -94,6 +94,7 @@ func TestChangeableKeysAct(t *testing.T) {
 		"max.connections": true, "max.connections.per.ip": true,
 		"log.cleaner.threads": true, "log.cleaner.backoff.ms": true, "log.cleaner.dedupe.buffer.size": true,
 		"log.cleaner.io.buffer.size": true, "log.cleaner.io.buffer.load.factor": true, "log.cleaner.io.max.bytes.per.second": true,
+		"transaction.partition.verification.enable": true,
 	}
 	for _, k := range TopicKeys() {
 		if len(k.Synonyms) > 0 {
