@@ -12,8 +12,8 @@ import (
 //
 // A topic's overrides become exactly those given, by one merge patch that also
 // removes the others. Several entries for one resource: the first counts, the
-// others are ignored. BROKER: the same for what is set while it runs; keys that are
-// read at start only are INVALID_CONFIG. BROKER_LOGGER: INVALID_REQUEST, as
+// others are ignored. BROKER: the same for what is set while it runs; bad values
+// and keys that are read at start only are INVALID_REQUEST. BROKER_LOGGER: INVALID_REQUEST, as
 // in Kafka, which has it in IncrementalAlterConfigs only.
 //
 //	v2     flexible

@@ -15,9 +15,10 @@ import (
 // IncrementalAlterConfigs, key 44, v0 to v1 (KIP-339).
 //
 // Topics: the operations become one merge patch of spec.config, all of them or
-// none. SET with null removes, as DELETE does. APPEND and SUBTRACT work on keys
-// of type list only. Keys may be dotted or camelCase. BROKER: one patch of
-// a KafkaBrokerConfig; keys that are read at start only are INVALID_CONFIG.
+// none. SET with null removes, as DELETE does; for all other resources it is
+// INVALID_REQUEST. APPEND and SUBTRACT work on keys of type list only. Keys may be
+// dotted or camelCase. BROKER: one patch of a KafkaBrokerConfig; bad values and keys
+// that are read at start only are INVALID_REQUEST, unknown keys INVALID_CONFIG.
 // BROKER_LOGGER: the log level.
 //
 //	v1     flexible

@@ -16,7 +16,7 @@ import (
 // The one axis is the user: a name, or all that have a quota (ANY, and a filter
 // without components). What is in force is told: the runtime override, else the
 // user's resource. The default user, client ids and addresses have no quotas, so
-// filters for them find nothing. Without authentication nobody has quotas.
+// filters for them find nothing; other types are UNSUPPORTED_VERSION. Without authentication nobody has quotas.
 //
 //	v1     flexible
 func (a *Admin) describeClientQuotasAPI() codec.API {
@@ -28,10 +28,12 @@ func (a *Admin) describeClientQuotasAPI() codec.API {
 }
 
 const (
-	quotaEntityUser    = "user"
-	quotaMatchExact    = 0
-	quotaMatchDefault  = 1
-	quotaMatchAnything = 2
+	quotaEntityUser     = "user"
+	quotaEntityClientID = "client-id"
+	quotaEntityIP       = "ip"
+	quotaMatchExact     = 0
+	quotaMatchDefault   = 1
+	quotaMatchAnything  = 2
 )
 
 func refuseDescribeClientQuotas(r *codec.Request, errorCode int16, throttleMs int32) {
@@ -92,6 +94,8 @@ func (a *Admin) quotaUsers(request *kmsg.DescribeClientQuotasRequest) ([]string,
 			return nil, fail(kerr.InvalidRequest, "Invalid empty entity type.")
 		case seen[c.EntityType]:
 			return nil, fail(kerr.InvalidRequest, "Entity type %s cannot appear more than once in the filter.", c.EntityType)
+		case !slices.Contains([]string{quotaEntityUser, quotaEntityClientID, quotaEntityIP}, c.EntityType):
+			return nil, fail(kerr.UnsupportedVersion, "Unsupported entity type %s", c.EntityType)
 		case c.MatchType == quotaMatchExact && c.Match == nil:
 			return nil, fail(kerr.InvalidRequest, "Request specified MATCH_TYPE_EXACT, but set match string to null.")
 		case c.MatchType != quotaMatchExact && c.Match != nil:
@@ -108,6 +112,8 @@ func (a *Admin) quotaUsers(request *kmsg.DescribeClientQuotasRequest) ([]string,
 		}
 	}
 	switch {
+	case seen[quotaEntityIP] && len(seen) > 1:
+		return nil, fail(kerr.InvalidRequest, "Invalid entity filter component combination, IP filter component should not be used with user or clientId filter component.")
 	case none:
 		return nil, nil
 	case !all:

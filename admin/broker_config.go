@@ -77,7 +77,10 @@ func (a *Admin) alterBrokerOnce(layer config.Layer, brokerID *int32, validateOnl
 		return err
 	}
 	if err := a.Config.CheckDynamic(layer, want); err != nil {
-		return fail(kerr.InvalidConfig, "%s", err)
+		if unknown := config.UnknownKeyError(""); errors.As(err, &unknown) {
+			return fail(kerr.InvalidConfig, "%s", err) // Kafka keeps what it does not know
+		}
+		return fail(kerr.InvalidRequest, "%s", err) // ConfigAdminManager.validateBrokerConfigChange
 	}
 	if err := vet(metadata, have, want); err != nil {
 		return err
@@ -154,7 +157,7 @@ func (a *Admin) awaitBrokerConfig(layer config.Layer, values map[string]string, 
 			continue
 		}
 		if condition := meta.FindCondition(now.Status.Conditions, meta.ConditionReady); condition != nil && condition.Status == "False" {
-			return fail(kerr.InvalidConfig, "%s", condition.Message)
+			return fail(kerr.InvalidRequest, "%s", condition.Message)
 		}
 	}
 }

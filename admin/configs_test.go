@@ -213,7 +213,7 @@ func TestAlterConfigsReplaces(t *testing.T) {
 			t.Errorf("type %d: %d %s", kind, code, message)
 		}
 	}
-	if code, message := alter(2, false, kmsg.ConfigResourceTypeBroker, "1", "node.id", "3"); code != 40 || !strings.Contains(message, "node.id") {
+	if code, message := alter(2, false, kmsg.ConfigResourceTypeBroker, "1", "node.id", "3"); code != 42 || !strings.Contains(message, "node.id") {
 		t.Errorf("%d %s", code, message)
 	}
 }

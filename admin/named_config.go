@@ -223,8 +223,7 @@ func operate(values map[string]string, operations []kmsg.IncrementalAlterConfigs
 		switch operation.Op {
 		case kmsg.IncrementalAlterConfigOpSet:
 			if operation.Value == nil {
-				delete(values, key)
-				continue
+				return fail(kerr.InvalidRequest, "Null value not supported for : %s", operation.Name)
 			}
 			values[key] = *operation.Value
 		case kmsg.IncrementalAlterConfigOpDelete:

@@ -148,9 +148,14 @@ func TestClientQuotasRefuse(t *testing.T) {
 	if _, got := h.describeQuotas(1); got != "bob request_percentage=1.5" {
 		t.Error(got)
 	}
-	for _, components := range [][]string{{"user", "user"}, {""}} {
-		if code, _ := h.describeQuotas(1, components...); code != 42 {
-			t.Errorf("%q: %d", components, code)
+	for want, filters := range map[int16][][]string{
+		42: {{"user", "user"}, {""}, {"user", "ip"}, {"ip=x", "client-id!"}},
+		35: {{"planet"}, {"planet=earth"}, {"User"}, {"user", "planet!"}},
+	} {
+		for _, components := range filters {
+			if code, quotas := h.describeQuotas(1, components...); code != want || quotas != "" {
+				t.Errorf("%q: %d %s", components, code, quotas)
+			}
 		}
 	}
 	request := kmsg.NewPtrDescribeClientQuotasRequest()
