@@ -109,12 +109,10 @@ const (
 var adminDifferences = map[string]adminDifference{
 	"createTopics of three replicas":                   {"{three=1 partitions, 3 replicas, cleanup.policy delete from DEFAULT_CONFIG}", oneCopy},
 	"deleteTopics of three replicas":                   {"{three=done}", oneCopy},
-	"incrementalAlterConfigs a broker's read-only key": {"{ConfigResource(type=BROKER, name='1')=InvalidConfigurationException}", ownError + " is INVALID_REQUEST"},
 	"alterClientQuotas, of a client":                   {"{ClientQuotaEntity{client-id=app, user=alice}=InvalidRequestException}", quotasOfUser},
 	"alterClientQuotas, unknown":                       {"{ClientQuotaEntity{user=alice}=InvalidConfigurationException}", ownError + " is INVALID_REQUEST"},
 	"describeClientQuotas":                             {"{ClientQuotaEntity{user=alice}={producer_byte_rate=1000.0, request_percentage=50.0}}", quotasOfUser},
 	"describeClientQuotas, all":                        {"{ClientQuotaEntity{user=alice}={producer_byte_rate=1000.0, request_percentage=50.0}}", quotasOfUser},
-	"describeClientQuotas, an unknown type":            {"{}", ownError + " is UNSUPPORTED_VERSION"},
 	"alterClientQuotas, remove":                        {"{ClientQuotaEntity{client-id=app, user=alice}=InvalidRequestException}", quotasOfUser},
 	"alterUserScramCredentials, a deletion of nothing": {"{alice=UnsupportedVersionException}", "kaas serves SCRAM-SHA-512 alone"},
 	"describeDelegationToken":                          {"UnsupportedVersionException", notServed},

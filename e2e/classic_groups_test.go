@@ -273,6 +273,11 @@ func walkClassicBad(t *testing.T, g *groupPair) {
 	g.ask(t, "OffsetFetch of none", func(int) kmsg.Request { return &kmsg.OffsetFetchRequest{Version: 8} })
 	g.ask(t, "OffsetDelete of no group", func(int) kmsg.Request { return &kmsg.OffsetDeleteRequest{Group: "nobody-" + g.group} })
 	g.ask(t, "OffsetDelete without name", func(int) kmsg.Request { return &kmsg.OffsetDeleteRequest{} })
+	for _, topic := range []string{g.topic, "nowhere"} {
+		g.ask(t, "OffsetDelete without name of "+topic, func(int) kmsg.Request {
+			return &kmsg.OffsetDeleteRequest{Topics: []kmsg.OffsetDeleteRequestTopic{{Topic: topic, Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 0}}}}}
+		})
+	}
 	g.describe(t, "at the end")
 }
 

@@ -42,6 +42,7 @@ func TestAnswersAsKafka(t *testing.T) {
 	for name, answers := range map[string]func(*testing.T, [2]*broker){
 		"produce": produceAnswers, "fetch sessions": fetchAnswers, "offset lookups": lookupAnswers,
 		"consumer groups": consumerGroupAnswers, "classic groups": classicGroupAnswers, "transactions": transactionAnswers,
+		"configs and quotas": configAnswers,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -123,34 +124,18 @@ func (p *pair) same(t *testing.T, what string, build func(side int) kmsg.Request
 	return answers
 }
 
-// answerDifferences are the requests that kaas answers otherwise, with the reason.
-var answerDifferences = map[string]string{
-	"TxnOffsetCommit v0 no group": noGroupIsOne,
-	"TxnOffsetCommit v1 no group": noGroupIsOne,
-	"TxnOffsetCommit v2 no group": noGroupIsOne,
-	"TxnOffsetCommit v3 no group": noGroupIsOne,
-	"TxnOffsetCommit v4 no group": noGroupIsOne,
-	"OffsetDelete without name":   "kaas takes an empty group for one that has no offsets; Kafka answers INVALID_GROUP_ID",
-}
-
-const noGroupIsOne = "kaas commits offsets of the group without a name in a transaction, too; Kafka answers INVALID_GROUP_ID"
-
-// mustAgree compares two answers; a difference that is listed must be there.
+// mustAgree compares two answers.
 func mustAgree(t *testing.T, what string, compared [2]string) {
 	t.Helper()
-	reason, listed := answerDifferences[what]
-	switch same := compared[0] == compared[1]; {
-	case targetIsKafka() && same: // the list is of differences between kaas and Kafka
-	case listed && same:
-		t.Errorf("%s is listed as a difference and is none: %s", what, reason)
-	case !listed && !same:
-		from := 0
-		for from < min(len(compared[0]), len(compared[1])) && compared[0][from] == compared[1][from] {
-			from++
-		}
-		from = max(0, from-80)
-		t.Errorf("%s:\n%s  …%s\n%s …%s", what, sides[0], compared[0][from:], sides[1], compared[1][from:])
+	if compared[0] == compared[1] {
+		return
 	}
+	from := 0
+	for from < min(len(compared[0]), len(compared[1])) && compared[0][from] == compared[1][from] {
+		from++
+	}
+	from = max(0, from-80)
+	t.Errorf("%s:\n%s  …%s\n%s …%s", what, sides[0], compared[0][from:], sides[1], compared[1][from:])
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

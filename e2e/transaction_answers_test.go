@@ -123,7 +123,7 @@ func (x *txnPair) evenTxn(side int, response kmsg.Response) kmsg.Response {
 		for i := range r.Topics {
 			for j := range r.Topics[i].Partitions {
 				if p := &r.Topics[i].Partitions[j]; p.ErrorCode != 0 {
-					p.LogStartOffset, p.ErrorMessage = -1, nil // Kafka has not looked at the log yet
+					p.ErrorMessage = nil
 				}
 			}
 		}
@@ -370,6 +370,7 @@ func walkOldTransaction(t *testing.T, x *txnPair, version int16) {
 	x.end(t, "an abort before anything", version, s, false)
 	x.look(t, "begun", id)
 	for what, w := range wrong(s, x.unique) {
+		x.write(t, what, 11, w, 0)
 		x.addPartitions(t, what, add, false, w, here)
 		x.addOffsets(t, what, version, w, x.group)
 		x.end(t, what, version, w, true)
@@ -395,6 +396,8 @@ func walkOldTransaction(t *testing.T, x *txnPair, version int16) {
 	x.end(t, "the same again", version, s, version%2 == 0)
 	x.end(t, "the other again", version, s, version%2 != 0)
 	x.write(t, "behind the end", 11, s, 1)
+	x.write(t, "a repetition behind the end", 11, s, 0)
+	x.write(t, "a gap behind the end", 11, s, 7)
 	x.init(t, "fences", min(version, 4), stamp{id, -1, -1}, 60_000)
 	x.write(t, "fenced", 11, s, 1)
 	x.end(t, "fenced", version, s, true)
@@ -409,9 +412,10 @@ func walkOffsetsInTransaction(t *testing.T, x *txnPair, version int16, s stamp) 
 	x.offsets(t, "a missing topic", version, s, func(r *kmsg.TxnOffsetCommitRequest) { r.Topics[0].Topic, r.Topics[0].TopicID = "nowhere", [16]byte{9} })
 	x.offsets(t, "an offset of -1", version, s, func(r *kmsg.TxnOffsetCommitRequest) { r.Topics[0].Partitions[0].Offset = -1 })
 	x.offsets(t, "no topics", version, s, func(r *kmsg.TxnOffsetCommitRequest) { r.Topics = nil })
-	if version <= 4 { // from 5 on kaas adds the partition of no group to the transaction before it refuses
-		x.offsets(t, "no group", version, s, func(r *kmsg.TxnOffsetCommitRequest) { r.Group = "" })
-	}
+	x.offsets(t, "no group", version, s, func(r *kmsg.TxnOffsetCommitRequest) { r.Group = "" })
+	x.offsets(t, "no group and a missing topic", version, s, func(r *kmsg.TxnOffsetCommitRequest) {
+		r.Group, r.Topics[0].Topic, r.Topics[0].TopicID = "", "nowhere", [16]byte{9}
+	})
 	x.offsets(t, "a generation of a group that is not", version, s, func(r *kmsg.TxnOffsetCommitRequest) { r.Generation, r.MemberID = 3, "m" })
 	x.offsets(t, "a member", version, s, func(r *kmsg.TxnOffsetCommitRequest) { r.MemberID = "m" })
 	x.offsets(t, "an instance", version, s, func(r *kmsg.TxnOffsetCommitRequest) { r.InstanceID = ptr("i") })
@@ -429,11 +433,7 @@ func walkNewTransaction(t *testing.T, x *txnPair) {
 	x.end(t, "a commit before anything", 5, s, true)
 	x.look(t, "begun", id)
 	for what, w := range wrong(s, x.unique) {
-		// Kafka appends a transactional batch of no producer, which kaas refuses; and kaas takes
-		// what an epoch to come has asked for as the newest, so that the right epoch is refused.
-		if w.producer >= 0 && w.epoch <= s.epoch {
-			x.write(t, what, 12, w, 0)
-		}
+		x.write(t, what, 12, w, 0)
 		x.offsets(t, what, 5, w, nil)
 		x.end(t, what, 5, w, true)
 		for _, version := range []int16{4, 5} {
@@ -442,6 +442,7 @@ func walkNewTransaction(t *testing.T, x *txnPair) {
 		}
 	}
 	x.addPartitions(t, "verified too early", 5, true, s, map[string][]int32{x.topic: {0}})
+	x.write(t, "not from the beginning", 12, s, 5)
 	x.write(t, "good", 12, s, 0)
 	x.addPartitions(t, "verified", 5, true, s, map[string][]int32{x.topic: {0, 1}})
 	x.write(t, "a gap", 12, s, 5)
