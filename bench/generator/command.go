@@ -28,7 +28,7 @@ Without it the loop is closed: each producer keeps --in-flight records under way
   kaas bench load --payload compressible --compression zstd --linger 5ms
 
   # A backlog of a million records, then two consumers that read it
-  kaas bench load --records 1000000 --duration 0 --backlog
+  kaas bench load --records 1000000 --duration 0 --warm-up 0 --backlog
 
   # 200 producers of small keyed records, 1000 idle connections, 50 new ones a second
   kaas bench load --producers 200 --rate 20000 --value-bytes 100 --keys 10000 --idle-connections 1000 --churn 50`,
@@ -65,7 +65,7 @@ Without it the loop is closed: each producer keeps --in-flight records under way
 func planFlags(command *cobra.Command, p *Plan) {
 	flags := command.Flags()
 	flags.StringSliceVar(&p.Bootstrap, "bootstrap", p.Bootstrap, "brokers, separated by commas")
-	flags.StringVar(&p.Topic, "topic", "", "made if it does not exist; empty: a new one")
+	flags.StringVar(&p.Topic, "topic", "", "made if it does not exist; empty: a new one, which stays")
 	flags.Int32Var(&p.Partitions, "partitions", p.Partitions, "of a topic that is made")
 	flags.StringArrayVar(&p.TopicConfigs, "topic-config", nil, "`key=value` of a topic that is made; may be repeated")
 	flags.DurationVar(&p.Duration, "duration", p.Duration, "of the measured part; 0 with --records")

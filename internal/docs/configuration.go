@@ -17,7 +17,7 @@ func Configuration() []byte {
 	b.WriteString(configurationIntro)
 	b.WriteString("## Topic keys\n\nSet them with `kafka-topics --config`, `kafka-configs` or in a `KafkaTopic` resource. All topic keys of Kafka 4.4 are here.\n\n")
 	table(&b, config.TopicKeys())
-	b.WriteString("\n## Broker keys\n\nSet them in `server.properties`, by `KAFKA_` variables or by `--override`.\n\n")
+	b.WriteString("\n## Broker keys\n\nSet them in `server.properties`, by `KAFKA_` variables or by `--override`. Those marked *at run time* can also be changed while the broker runs, with `kafka-configs --entity-type brokers` or in a [`KafkaBrokerConfig`](resources.md#kafkabrokerconfig) resource.\n\n")
 	table(&b, config.BrokerKeys())
 	b.WriteString("\n## Keys of groups\n\nSet them with `kafka-configs --entity-type groups` or in a `KafkaGroupConfig` resource; they win over the broker's keys of the same meaning.\n\n")
 	table(&b, config.GroupKeys.Keys())
@@ -52,7 +52,7 @@ An unknown broker key is a warning that names it; an unknown topic key is an err
 func table(b *bytes.Buffer, keys []*config.Key) {
 	b.WriteString("| key | type | default | takes | what it does |\n|---|---|---|---|---|\n")
 	for _, k := range keys {
-		if k.Internal {
+		if k.Internal && (k.Standing != config.Honoured || !k.OwnKey) {
 			continue
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", k.Name, strings.ToLower(string(k.Type)), defaultCell(k), escape(k.Allowed()), escape(meaning(k)))
@@ -78,7 +78,10 @@ func meaning(k *config.Key) string {
 	if k.Standing != config.Honoured {
 		s += " *" + upperFirst(k.Standing.String()) + "*: " + k.Why + "."
 	}
-	if k.OwnKey {
+	if k.Changeable() && k.Standing == config.Honoured {
+		s += " *At run time*."
+	}
+	if k.OwnKey && !k.Internal { // the internal ones are outside of Kafka's own list
 		s += " Kafka does not have this key."
 	}
 	if len(k.Synonyms) > 0 {

@@ -15,11 +15,6 @@ var Ledger = []LeftOut{
 		Why:  "not built yet",
 	},
 	{
-		What: "configurations of single groups (GROUP resources: consumer.session.timeout.ms and others)",
-		Sees: "every group has the broker's group.consumer settings",
-		Why:  "not built yet",
-	},
-	{
 		What: "replicas: each partition has one, the volume is the copy",
 		Sees: "replicas and in-sync replicas list the leader alone; a replication factor is accepted and has no effect",
 		Why:  "by design",

@@ -113,7 +113,7 @@ var inertGroups = []inertGroup{
 		transaction.state.log.load.buffer.size`},
 	{why: "prepared transactions (KIP-939) are not built", keys: `
 		transaction.two.phase.commit.enable`},
-	{why: "quotas are not built yet", keys: `
+	{why: "a quota of a user is counted over one second; quotas of admin requests are not built", keys: `
 		controller.quota.window.num controller.quota.window.size.seconds quota.window.num quota.window.size.seconds`},
 	{why: "metrics are served at http.address", keys: `
 		auto.include.jmx.reporter kafka.metrics.polling.interval.secs kafka.metrics.reporters metric.reporters
