@@ -5,14 +5,16 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
 // osFile is a descriptor; Mem uses it too, over a memfd.
 type osFile struct {
-	fd   int
-	name string
+	fd     int
+	name   string
+	closed atomic.Bool
 }
 
 func (f *osFile) FD() int { return f.fd }
@@ -100,7 +102,11 @@ func (f *osFile) Unmap(b []byte) error {
 	return nil
 }
 
+// Close fails the second time: by then the kernel may have given the descriptor to another file.
 func (f *osFile) Close() error {
+	if f.closed.Swap(true) {
+		return f.fail("close", fs.ErrClosed)
+	}
 	if err := unix.Close(f.fd); err != nil {
 		return f.fail("close", err)
 	}

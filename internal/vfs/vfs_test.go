@@ -21,6 +21,24 @@ func TestSameBehaviour(t *testing.T) {
 	}
 }
 
+// TestCloseTwice: the second time the descriptor may be another file's.
+func TestCloseTwice(t *testing.T) {
+	t.Parallel()
+	for name, fsys := range map[string]FS{"os": OS, "mem": NewMem()} {
+		path := filepath.Join(t.TempDir(), "a")
+		if err := fsys.MkdirAll(filepath.Dir(path)); err != nil {
+			t.Fatal(err)
+		}
+		f, err := fsys.OpenFile(path, Create)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first, second := f.Close(), f.Close(); first != nil || !errors.Is(second, fs.ErrClosed) {
+			t.Errorf("%s: %v, then %v; want nil, then %v", name, first, second, fs.ErrClosed)
+		}
+	}
+}
+
 func script(t *testing.T, fsys FS, dir string) {
 	must := func(err error) {
 		t.Helper()

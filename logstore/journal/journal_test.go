@@ -176,7 +176,7 @@ func TestForgottenAndForeign(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, got := applied(t, m, 1<<62); got != "" {
-		t.Errorf("%q: of a forgotten segment, another topic id, or a segment that is gone", got)
+		t.Errorf("%.80q: of a forgotten segment, another topic id, or a segment that is gone", got)
 	}
 }
 
