@@ -104,7 +104,7 @@ func compareCleaners(t *testing.T, brokers [2]*broker) {
 			c.write()
 			c.awaitCleaner()
 		}
-		for range 2 { // how many rounds each cleaner took for it is chance; what may go in a later one goes now
+		for range 4 { // how many rounds each cleaner took for it is chance; what may go in a later one goes now
 			c.fill()
 			c.awaitCleaner()
 		}

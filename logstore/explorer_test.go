@@ -158,6 +158,7 @@ func TestCrashExplorer(t *testing.T) {
 		{"recovery in place", exploreInPlace, false}, {"recovery in place, journal", exploreInPlace, true},
 		{"failed write-back", exploreWriteBack, true},
 		{"compaction", exploreCompaction, false}, {"compaction, journal", exploreCompaction, true},
+		{"recovery of a compaction", exploreSwapRecovery, false}, {"first start", exploreFirstStart, false},
 		{"move", exploreMove, false}, {"move, journal", exploreMove, true},
 		{"create and delete", exploreTopics, false}, {"create and delete, journal", exploreTopics, true},
 		{"set aside and back", exploreStray, false}, {"set aside and back, journal", exploreStray, true},
