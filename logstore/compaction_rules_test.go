@@ -256,24 +256,21 @@ func TestReaderOverTenGenerations(t *testing.T) {
 	for i := range held {
 		held[i].slice.Release()
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		h.s.segments.Bury() // the janitor may have taken some and be at it
-		live := len(p.segments.Load().all)
+	eventually(t, func() error {
+		h.s.segments.Bury()
 		entries, err := vfs.OS.List(p.path())
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		logs := 0
+		live, logs := len(p.segments.Load().all), 0
 		for _, e := range entries {
 			if strings.HasSuffix(e.Name, ".log") || strings.HasSuffix(e.Name, ".deleted") {
 				logs++
 			}
 		}
-		if logs == live {
-			return
+		if logs != live {
+			return fmt.Errorf("%d segments, %d files are left when nobody reads any more", live, logs)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d segments, %d files are left when nobody reads any more", live, logs)
-		}
-	}
+		return nil
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
@@ -176,6 +177,20 @@ func put(t testing.TB, p *Partition, b []byte) AppendResult {
 	}
 	await(t, p, r.LastOffset+1)
 	return r
+}
+
+// eventually asks until there is no error: what the janitor has taken off its lists it gives back in its own time.
+func eventually(t testing.TB, ask func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		err := ask()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
 }
 
 func await(t testing.TB, p *Partition, offset int64) {

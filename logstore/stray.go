@@ -86,12 +86,14 @@ func (s *Store) unstray(key checkpoint.Key, topicID [16]byte, c Config) (*Partit
 	if err == nil {
 		err = p.recoverFrom(p.recoveryTask(), nil)
 	}
-	s.mu.Lock()
 	if err != nil { // tried again by mend
-		s.broken[key] = &broken{failed(err), d, path, &volume.State{}}
+		err = failed(err)
+		s.mu.Lock()
+		s.broken[key] = &broken{err, d, path, &volume.State{}}
 		s.mu.Unlock()
-		return nil, failed(err)
+		return nil, err
 	}
+	s.mu.Lock()
 	s.publish(key, p)
 	s.mu.Unlock()
 	s.logger.Info("a partition that was set aside is back", "dir", path, "was", found[0].Path, "startOffset", p.LogStartOffset(), "endOffset", p.LogEndOffset())

@@ -162,11 +162,12 @@ func TestHeldFramesPinFewChunks(t *testing.T) {
 	}
 	t.Logf("%d chunks were pinned", most)
 	mu.Lock()
-	defer mu.Unlock()
-	if len(held) != rounds {
-		t.Fatalf("%d frames are held, want %d", len(held), rounds)
+	frames := held
+	mu.Unlock()
+	if len(frames) != rounds {
+		t.Fatalf("%d frames are held, want %d", len(frames), rounds)
 	}
-	for i, frame := range held {
+	for i, frame := range frames {
 		if !bytes.Equal(frame.B, bytes.Repeat([]byte{byte(i)}, small)) {
 			t.Fatalf("frame %d has changed while it was held", i)
 		}

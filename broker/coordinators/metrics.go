@@ -51,18 +51,19 @@ func (c *census) look() (group.Census, map[string]int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); now.Sub(c.taken) > limits.CoordCensusMs*time.Millisecond {
-		c.groups = group.Census{Classic: map[string]int64{}, Consumer: map[string]int64{}}
-		c.transactions = map[string]int64{}
+		groups := group.Census{Classic: map[string]int64{}, Consumer: map[string]int64{}}
+		transactions := map[string]int64{}
 		deadline := time.NewTimer(limits.CoordCensusWaitMs * time.Millisecond)
 		defer deadline.Stop()
 		askShards(c.coordinators.groups, (*group.Machine).Count, deadline.C, func(one group.Census) {
-			addStates(c.groups.Classic, one.Classic)
-			addStates(c.groups.Consumer, one.Consumer)
-			c.groups.ClassicMembers += one.ClassicMembers
-			c.groups.ConsumerMembers += one.ConsumerMembers
-			c.groups.Offsets += one.Offsets
+			addStates(groups.Classic, one.Classic)
+			addStates(groups.Consumer, one.Consumer)
+			groups.ClassicMembers += one.ClassicMembers
+			groups.ConsumerMembers += one.ConsumerMembers
+			groups.Offsets += one.Offsets
 		})
-		askShards(c.coordinators.transactions, (*txn.Machine).Count, deadline.C, func(one map[string]int64) { addStates(c.transactions, one) })
+		askShards(c.coordinators.transactions, (*txn.Machine).Count, deadline.C, func(one map[string]int64) { addStates(transactions, one) })
+		c.groups, c.transactions = groups, transactions
 		c.taken = time.Now()
 	}
 	return c.groups, c.transactions
