@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"kaas/internal/limits"
@@ -316,10 +315,7 @@ func (r *Reconciler) compareClaims(a, b *meta.KafkaTopic) int {
 	case holdsB && !holdsA:
 		return 1
 	}
-	if order := a.Metadata.CreationTimestamp.Compare(b.Metadata.CreationTimestamp); order != 0 {
-		return order
-	}
-	return strings.Compare(a.Metadata.Name, b.Metadata.Name)
+	return meta.CompareAge(a, b)
 }
 
 // holdsTopic says whether a resource has a topic id of its own. A file that was
@@ -334,8 +330,7 @@ func (r *Reconciler) holdsTopic(topic *meta.KafkaTopic) bool {
 		if other == nil || other.Metadata.Name == topic.Metadata.Name {
 			continue
 		}
-		order := other.Metadata.CreationTimestamp.Compare(topic.Metadata.CreationTimestamp)
-		if order < 0 || order == 0 && other.Metadata.Name < topic.Metadata.Name {
+		if meta.CompareAge(other, topic) < 0 {
 			return false
 		}
 	}

@@ -1,10 +1,6 @@
 package meta
 
-import (
-	"fmt"
-	"maps"
-	"slices"
-)
+import "fmt"
 
 // KindBrokerConfig names the resource of what changes in a broker's configuration
 // while it runs.
@@ -13,11 +9,11 @@ const KindBrokerConfig Kind = "KafkaBrokerConfig"
 // KafkaBrokerConfig holds dynamic broker configuration: for one broker or, without
 // brokerId, for all of them (Kafka's cluster-wide default).
 type KafkaBrokerConfig struct {
-	APIVersion string                  `json:"apiVersion"`
-	Kind       Kind                    `json:"kind"`
-	Metadata   ObjectMeta              `json:"metadata"`
-	Spec       KafkaBrokerConfigSpec   `json:"spec"`
-	Status     KafkaBrokerConfigStatus `json:"status,omitzero"`
+	APIVersion string                `json:"apiVersion"`
+	Kind       Kind                  `json:"kind"`
+	Metadata   ObjectMeta            `json:"metadata"`
+	Spec       KafkaBrokerConfigSpec `json:"spec"`
+	Status     ConfigStatus          `json:"status,omitzero"`
 }
 
 // KafkaBrokerConfigSpec is what the user wants.
@@ -26,14 +22,6 @@ type KafkaBrokerConfigSpec struct {
 	BrokerID *int32 `json:"brokerId,omitempty"`
 	// Config is as in a KafkaTopic, with the broker's keys.
 	Config map[string]any `json:"config,omitempty"`
-}
-
-// KafkaBrokerConfigStatus is what is in force.
-type KafkaBrokerConfigStatus struct {
-	// Config lags behind spec.config while that is refused.
-	Config             map[string]string `json:"config,omitempty"`
-	ObservedGeneration int64             `json:"observedGeneration,omitempty"`
-	Conditions         []Condition       `json:"conditions,omitempty"`
 }
 
 // NewKafkaBrokerConfig returns an empty resource; brokerID nil is every broker.
@@ -61,8 +49,7 @@ func (c *KafkaBrokerConfig) Copy() *KafkaBrokerConfig {
 	out.Metadata = c.Metadata.clone()
 	out.Spec.BrokerID = clonePointer(c.Spec.BrokerID)
 	out.Spec.Config = cloneConfig(c.Spec.Config)
-	out.Status.Config = maps.Clone(c.Status.Config)
-	out.Status.Conditions = slices.Clone(c.Status.Conditions)
+	out.Status = c.Status.clone()
 	return &out
 }
 
@@ -79,6 +66,9 @@ func (c *KafkaBrokerConfig) ConfigValues() (map[string]string, error) {
 	return configOverrides(c.Spec.Config)
 }
 
+// ConfigStatus is the status.
+func (c *KafkaBrokerConfig) ConfigStatus() *ConfigStatus { return &c.Status }
+
 // BrokerConfigFor picks the resource that counts for a broker (nil: for all) among
 // several: the oldest, then by name. nil when there is none.
 func BrokerConfigFor(objects []Object, brokerID *int32) *KafkaBrokerConfig {
@@ -88,11 +78,7 @@ func BrokerConfigFor(objects []Object, brokerID *int32) *KafkaBrokerConfig {
 		if !ok || !c.For(brokerID) {
 			continue
 		}
-		order := 1
-		if found != nil {
-			order = found.Metadata.CreationTimestamp.Compare(c.Metadata.CreationTimestamp)
-		}
-		if order > 0 || order == 0 && c.Metadata.Name < found.Metadata.Name {
+		if found == nil || CompareAge(c, found) < 0 {
 			found = c
 		}
 	}

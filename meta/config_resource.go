@@ -3,7 +3,6 @@ package meta
 import (
 	"maps"
 	"slices"
-	"strings"
 )
 
 // Kinds of resources that hold configuration of something that is no resource
@@ -15,11 +14,11 @@ const (
 
 // KafkaConfig is a resource of one of those kinds.
 type KafkaConfig struct {
-	APIVersion string            `json:"apiVersion"`
-	Kind       Kind              `json:"kind"`
-	Metadata   ObjectMeta        `json:"metadata"`
-	Spec       KafkaConfigSpec   `json:"spec"`
-	Status     KafkaConfigStatus `json:"status,omitzero"`
+	APIVersion string          `json:"apiVersion"`
+	Kind       Kind            `json:"kind"`
+	Metadata   ObjectMeta      `json:"metadata"`
+	Spec       KafkaConfigSpec `json:"spec"`
+	Status     ConfigStatus    `json:"status,omitzero"`
 }
 
 // KafkaConfigSpec is what the user wants.
@@ -31,12 +30,17 @@ type KafkaConfigSpec struct {
 	Config map[string]any `json:"config,omitempty"`
 }
 
-// KafkaConfigStatus is what is in force.
-type KafkaConfigStatus struct {
+// ConfigStatus is what is in force of a resource that holds configuration.
+type ConfigStatus struct {
 	// Config lags behind spec.config while that is refused.
 	Config             map[string]string `json:"config,omitempty"`
 	ObservedGeneration int64             `json:"observedGeneration,omitempty"`
 	Conditions         []Condition       `json:"conditions,omitempty"`
+}
+
+func (s ConfigStatus) clone() ConfigStatus {
+	s.Config, s.Conditions = maps.Clone(s.Config), slices.Clone(s.Conditions)
+	return s
 }
 
 // NewKafkaConfig returns an empty resource for the group or subscription.
@@ -66,8 +70,7 @@ func (c *KafkaConfig) Copy() *KafkaConfig {
 	out := *c
 	out.Metadata = c.Metadata.clone()
 	out.Spec.Config = cloneConfig(c.Spec.Config)
-	out.Status.Config = maps.Clone(c.Status.Config)
-	out.Status.Conditions = slices.Clone(c.Status.Conditions)
+	out.Status = c.Status.clone()
 	return &out
 }
 
@@ -84,6 +87,9 @@ func (c *KafkaConfig) ConfigValues() (map[string]string, error) {
 	return configOverrides(c.Spec.Config)
 }
 
+// ConfigStatus is the status.
+func (c *KafkaConfig) ConfigStatus() *ConfigStatus { return &c.Status }
+
 // ConfigFor picks the resource that counts for a name among several: the oldest,
 // then by name of the resource. nil when there is none.
 func ConfigFor(objects []Object, name string) *KafkaConfig {
@@ -93,18 +99,11 @@ func ConfigFor(objects []Object, name string) *KafkaConfig {
 		if !ok || c.KafkaName() != name {
 			continue
 		}
-		if found == nil || c.olderThan(found) {
+		if found == nil || CompareAge(c, found) < 0 {
 			found = c
 		}
 	}
 	return found
-}
-
-func (c *KafkaConfig) olderThan(other *KafkaConfig) bool {
-	if order := c.Metadata.CreationTimestamp.Compare(other.Metadata.CreationTimestamp); order != 0 {
-		return order < 0
-	}
-	return strings.Compare(c.Metadata.Name, other.Metadata.Name) < 0
 }
 
 // NamedConfigs are the overrides in force, by name of the group or subscription.

@@ -289,12 +289,12 @@ func setStatus(object meta.Object, status json.RawMessage) error {
 			return decodeJSON(status, &o.Status)
 		}
 	case *meta.KafkaBrokerConfig:
-		o.Status = meta.KafkaBrokerConfigStatus{}
+		o.Status = meta.ConfigStatus{}
 		if status != nil {
 			return decodeJSON(status, &o.Status)
 		}
 	case *meta.KafkaConfig:
-		o.Status = meta.KafkaConfigStatus{}
+		o.Status = meta.ConfigStatus{}
 		if status != nil {
 			return decodeJSON(status, &o.Status)
 		}
