@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -96,7 +94,10 @@ func (a *Admin) alterBrokerOnce(layer config.Layer, brokerID *int32, validateOnl
 	if err != nil {
 		return err
 	}
-	return a.awaitBrokerConfig(layer, want, resource)
+	return a.awaitInForce(meta.KindBrokerConfig, &resource.Metadata, kerr.InvalidRequest, func(ctx context.Context) (done bool) {
+		a.pool.Park(func() { done = a.Config.AwaitDynamic(ctx, layer, want) == nil })
+		return done
+	})
 }
 
 func (a *Admin) createBrokerConfig(ctx context.Context, brokerID *int32, values map[string]string) (*meta.KafkaBrokerConfig, error) {
@@ -105,62 +106,19 @@ func (a *Admin) createBrokerConfig(ctx context.Context, brokerID *int32, values 
 	for key, value := range values {
 		resource.Spec.Config[key] = brokerValue(key, value)
 	}
-	return asBrokerConfig(a.Resources.Create(ctx, resource))
+	return asResource[*meta.KafkaBrokerConfig](a.Resources.Create(ctx, resource))
 }
 
 func (a *Admin) patchBrokerConfig(ctx context.Context, resource *meta.KafkaBrokerConfig, values map[string]string) (*meta.KafkaBrokerConfig, error) {
-	patch := valuesPatch(resource.Spec.Config, values, config.BrokerKey)
-	raw, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": resource.Metadata.ResourceVersion},
-		"spec":     map[string]any{"config": patch},
-	})
+	raw, err := configPatch(resource.Metadata.ResourceVersion, valuesPatch(resource.Spec.Config, values, config.BrokerKey))
 	if err != nil {
 		return nil, err
 	}
-	return asBrokerConfig(a.Resources.Patch(ctx, meta.KindBrokerConfig, resource.Metadata.Name, raw))
-}
-
-func asBrokerConfig(object meta.Object, err error) (*meta.KafkaBrokerConfig, error) {
-	if err != nil {
-		return nil, err
-	}
-	resource, ok := object.(*meta.KafkaBrokerConfig)
-	if !ok {
-		return nil, fmt.Errorf("BUG: the store made a %T of a KafkaBrokerConfig", object)
-	}
-	return resource, nil
+	return asResource[*meta.KafkaBrokerConfig](a.Resources.Patch(ctx, meta.KindBrokerConfig, resource.Metadata.Name, raw))
 }
 
 // brokerValue is a value as it stands in a manifest.
 func brokerValue(key, text string) any { return typedValue(config.BrokerKey(key), text) }
-
-// awaitBrokerConfig waits until the values are in force. When the reconciler
-// refuses them, that is the answer; when it is slow, the change is accepted all
-// the same.
-func (a *Admin) awaitBrokerConfig(layer config.Layer, values map[string]string, resource *meta.KafkaBrokerConfig) error {
-	ctx, cancel := context.WithTimeout(a.pool.ctx, limits.AdminConfigWaitMs*time.Millisecond)
-	defer cancel()
-	for poll := time.Duration(limits.AdminRefusalPollMs) * time.Millisecond; ; poll = min(2*poll, limits.AdminRefusalPollMaxMs*time.Millisecond) {
-		slice, stop := context.WithTimeout(ctx, poll)
-		var err error
-		a.pool.Park(func() { err = a.Config.AwaitDynamic(slice, layer, values) })
-		stop()
-		if err == nil || ctx.Err() != nil {
-			return nil
-		}
-		object, err := a.Resources.Get(ctx, meta.KindBrokerConfig, resource.Metadata.Name)
-		if err != nil {
-			continue
-		}
-		now, ok := object.(*meta.KafkaBrokerConfig)
-		if !ok || now.Status.ObservedGeneration < resource.Metadata.Generation {
-			continue
-		}
-		if condition := meta.FindCondition(now.Status.Conditions, meta.ConditionReady); condition != nil && condition.Status == "False" {
-			return fail(kerr.InvalidRequest, "%s", condition.Message)
-		}
-	}
-}
 
 // operateOnBroker applies the operations of an incremental change to the values.
 func (a *Admin) operateOnBroker(values map[string]string, operations []kmsg.IncrementalAlterConfigsRequestResourceConfig) error {

@@ -170,24 +170,36 @@ func (a *Admin) alterTopicConfig(r *codec.Request, name string, validateOnly boo
 	return a.awaitConfig(name, patched, after)
 }
 
-// awaitConfig waits until the image shows the overrides. When the reconciler
-// refuses them, that is the answer; when it is slow, the change is accepted all
-// the same.
+// awaitConfig waits until the image shows the overrides.
 func (a *Admin) awaitConfig(name string, patched *meta.KafkaTopic, overrides map[string]string) *failure {
+	return a.pollInForce(func(ctx context.Context) bool {
+		return a.await(ctx, func(image *meta.Image) bool {
+			topic := image.Topic(name)
+			return topic == nil || maps.Equal(topic.Config, overrides)
+		})
+	}, func(ctx context.Context) *failure {
+		if reason, message := a.refusalOf(ctx, patched.Metadata.Name, patched.Metadata.Generation); reason != "" {
+			return refusalFailure(reason, message)
+		}
+		return nil
+	})
+}
+
+// pollInForce waits until a change is in force; inForce waits for that as long as its
+// context. When the reconciler refuses it, that is the answer; when it is slow, the
+// change is accepted all the same.
+func (a *Admin) pollInForce(inForce func(context.Context) bool, refusal func(context.Context) *failure) *failure {
 	ctx, cancel := context.WithTimeout(a.pool.ctx, limits.AdminConfigWaitMs*time.Millisecond)
 	defer cancel()
 	for poll := time.Duration(limits.AdminRefusalPollMs) * time.Millisecond; ; poll = min(2*poll, limits.AdminRefusalPollMaxMs*time.Millisecond) {
 		slice, stop := context.WithTimeout(ctx, poll)
-		done := a.await(slice, func(image *meta.Image) bool {
-			topic := image.Topic(name)
-			return topic == nil || maps.Equal(topic.Config, overrides)
-		})
+		done := inForce(slice)
 		stop()
 		if done || ctx.Err() != nil {
 			return nil
 		}
-		if reason, message := a.refusalOf(ctx, patched.Metadata.Name, patched.Metadata.Generation); reason != "" {
-			return refusalFailure(reason, message)
+		if refused := refusal(ctx); refused != nil {
+			return refused
 		}
 	}
 }

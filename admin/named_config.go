@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -134,7 +133,9 @@ func (a *Admin) alterNamedOnce(r *codec.Request, k *namedKind, name string, vali
 	if err != nil {
 		return err
 	}
-	return a.awaitNamed(k, name, want, resource)
+	return a.awaitInForce(k.kind, &resource.Metadata, kerr.InvalidConfig, func(ctx context.Context) bool {
+		return a.await(ctx, func(image *meta.Image) bool { return maps.Equal(k.inForce(image)[name], want) })
+	})
 }
 
 func (a *Admin) createNamed(ctx context.Context, k *namedKind, name string, values map[string]string) (*meta.KafkaConfig, error) {
@@ -143,55 +144,59 @@ func (a *Admin) createNamed(ctx context.Context, k *namedKind, name string, valu
 	for key, value := range values {
 		resource.Spec.Config[key] = typedValue(k.keys.Key(key), value)
 	}
-	return asNamed(a.Resources.Create(ctx, resource))
+	return asResource[*meta.KafkaConfig](a.Resources.Create(ctx, resource))
 }
 
 func (a *Admin) patchNamed(ctx context.Context, k *namedKind, resource *meta.KafkaConfig, values map[string]string) (*meta.KafkaConfig, error) {
-	raw, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": resource.Metadata.ResourceVersion},
-		"spec":     map[string]any{"config": valuesPatch(resource.Spec.Config, values, k.keys.Key)},
-	})
+	raw, err := configPatch(resource.Metadata.ResourceVersion, valuesPatch(resource.Spec.Config, values, k.keys.Key))
 	if err != nil {
 		return nil, err
 	}
-	return asNamed(a.Resources.Patch(ctx, k.kind, resource.Metadata.Name, raw))
+	return asResource[*meta.KafkaConfig](a.Resources.Patch(ctx, k.kind, resource.Metadata.Name, raw))
 }
 
-func asNamed(object meta.Object, err error) (*meta.KafkaConfig, error) {
+// asResource is what a call of the store has made, as its own type.
+func asResource[T meta.Object](object meta.Object, err error) (T, error) {
+	var none T
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	resource, ok := object.(*meta.KafkaConfig)
+	resource, ok := object.(T)
 	if !ok {
-		return nil, fmt.Errorf("BUG: the store made a %T of a KafkaConfig", object)
+		return none, fmt.Errorf("BUG: the store made a %T of a %T", object, none)
 	}
 	return resource, nil
 }
 
-// awaitNamed waits until the image shows the values. When the reconciler refuses
-// them, that is the answer; when it is slow, the change is accepted all the same.
-func (a *Admin) awaitNamed(k *namedKind, name string, values map[string]string, resource *meta.KafkaConfig) error {
-	ctx, cancel := context.WithTimeout(a.pool.ctx, limits.AdminConfigWaitMs*time.Millisecond)
-	defer cancel()
-	for poll := time.Duration(limits.AdminRefusalPollMs) * time.Millisecond; ; poll = min(2*poll, limits.AdminRefusalPollMaxMs*time.Millisecond) {
-		slice, stop := context.WithTimeout(ctx, poll)
-		done := a.await(slice, func(image *meta.Image) bool { return maps.Equal(k.inForce(image)[name], values) })
-		stop()
-		if done || ctx.Err() != nil {
+// configPatch is a JSON merge patch of spec.config, made for one version of the resource.
+func configPatch(resourceVersion string, patch map[string]any) ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": resourceVersion},
+		"spec":     map[string]any{"config": patch},
+	})
+}
+
+// awaitInForce waits until what was stored as written is in force; refused is the code
+// when the reconciler does not take it.
+func (a *Admin) awaitInForce(kind meta.Kind, written *meta.ObjectMeta, refused *kerr.Error, inForce func(context.Context) bool) error {
+	failure := a.pollInForce(inForce, func(ctx context.Context) *failure {
+		object, err := a.Resources.Get(ctx, kind, written.Name)
+		if err != nil {
 			return nil
 		}
-		object, err := a.Resources.Get(ctx, k.kind, resource.Metadata.Name)
-		if err != nil {
-			continue
+		now, ok := object.(interface{ ConfigStatus() *meta.ConfigStatus })
+		if !ok || now.ConfigStatus().ObservedGeneration < written.Generation {
+			return nil
 		}
-		now, ok := object.(*meta.KafkaConfig)
-		if !ok || now.Status.ObservedGeneration < resource.Metadata.Generation {
-			continue
+		if condition := meta.FindCondition(now.ConfigStatus().Conditions, meta.ConditionReady); condition != nil && condition.Status == "False" {
+			return fail(refused, "%s", condition.Message)
 		}
-		if condition := meta.FindCondition(now.Status.Conditions, meta.ConditionReady); condition != nil && condition.Status == "False" {
-			return fail(kerr.InvalidConfig, "%s", condition.Message)
-		}
+		return nil
+	})
+	if failure != nil {
+		return failure
 	}
+	return nil
 }
 
 // operateOnNamed applies the operations of an incremental change to the values.
