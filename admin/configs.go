@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -47,16 +46,9 @@ func (a *Admin) alterResource(ctx context.Context, name string, decide func(*met
 		if err != nil {
 			return nil, err
 		}
-		object, err := a.Resources.Patch(ctx, meta.KindTopic, topic.Metadata.Name, patch)
-		if err == nil {
-			patched, ok := object.(*meta.KafkaTopic)
-			if !ok {
-				return nil, fmt.Errorf("BUG: the store made a %T of a KafkaTopic", object)
-			}
-			return patched, nil
-		}
-		if !errors.Is(err, meta.ErrConflict) || attempt == limits.AdminConflictRetries {
-			return nil, err
+		patched, err := asResource[*meta.KafkaTopic](a.Resources.Patch(ctx, meta.KindTopic, topic.Metadata.Name, patch))
+		if err == nil || !errors.Is(err, meta.ErrConflict) || attempt == limits.AdminConflictRetries {
+			return patched, err
 		}
 	}
 }

@@ -127,15 +127,7 @@ func resourceValue(key, text string) any { return typedValue(config.TopicKey(key
 
 // createTopic makes the resource. A topic that exists is meta.ErrAlreadyExists.
 func (a *Admin) createTopic(ctx context.Context, topic *meta.KafkaTopic) (*meta.KafkaTopic, error) {
-	created, err := a.Resources.Create(ctx, topic)
-	if err != nil {
-		return nil, err
-	}
-	stored, ok := created.(*meta.KafkaTopic)
-	if !ok {
-		return nil, fmt.Errorf("BUG: the store made a %T of a KafkaTopic", created)
-	}
-	return stored, nil
+	return asResource[*meta.KafkaTopic](a.Resources.Create(ctx, topic))
 }
 
 // refusalOf tells whether the reconciler has refused the resource as it was
