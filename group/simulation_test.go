@@ -437,6 +437,7 @@ func (c *simClient) attempt(again func(), handle func(m *Machine, t *coord.Turn,
 	})
 	c.sim.after(simRequestMs, func() {
 		if current() {
+			c.try++ // a late answer is nobody's any more
 			again()
 		}
 	})

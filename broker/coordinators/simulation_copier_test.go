@@ -37,7 +37,14 @@ type copier struct {
 	producer  request
 	sequences [simOutputs]int32
 	positions map[int32]int64 // of the partitions that it owns; no entry: not known
+	// copies is the partition of the transaction under way, noPartition: none. A consumer gives
+	// a partition up in poll(), which nobody calls in the middle of a transaction: until the
+	// end, or the answer to an InitProducerId behind all requests of it, heartbeats name it.
+	// An offset is checked against the member's epoch, not against what the member owns.
+	copies int32
 }
+
+const noPartition = int32(-1)
 
 // request is who sends the requests of a transaction.
 type request struct {
@@ -85,6 +92,7 @@ func (c *copier) ask(l *link, handle func(answer func(atClient func())), again f
 	}
 	w.after(simPatienceMs, func() {
 		if current() {
+			l.sent++ // an answer that is late is nobody's any more
 			again()
 		}
 	})
@@ -105,7 +113,7 @@ func (c *copier) begin() {
 	w := c.world
 	c.life++
 	w.nextID++
-	c.member, c.generation, c.owned, c.answered, c.ready = "", 0, nil, false, false
+	c.member, c.generation, c.owned, c.answered, c.ready, c.copies = "", 0, nil, false, false, noPartition
 	if c.group == "consumer" {
 		c.member = fmt.Sprint(c.name, "-", w.nextID)
 	}
@@ -232,8 +240,12 @@ func (c *copier) consumerBeat() {
 		req.RebalanceTimeoutMillis, req.SubscribedTopicNames = 3_000, []string{"in"}
 	}
 	req.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{}
-	if len(c.owned) > 0 {
-		req.Topics = append(req.Topics, kmsg.ConsumerGroupHeartbeatRequestTopic{TopicID: simTopicID, Partitions: slices.Clone(c.owned)})
+	owned := slices.Clone(c.owned)
+	if c.generation != 0 && c.copies != noPartition && !slices.Contains(owned, c.copies) {
+		owned = append(owned, c.copies)
+	}
+	if len(owned) > 0 {
+		req.Topics = append(req.Topics, kmsg.ConsumerGroupHeartbeatRequestTopic{TopicID: simTopicID, Partitions: owned})
 	}
 	c.answered = false
 	c.ask(&c.beats, func(answer func(func())) {
@@ -313,6 +325,7 @@ func (c *copier) initialise() {
 
 // work is the producer's next step: learn a position, or copy.
 func (c *copier) work() {
+	c.copies = noPartition
 	if len(c.owned) == 0 || c.generation == 0 {
 		c.then(100, c.work)
 		return
@@ -322,6 +335,7 @@ func (c *copier) work() {
 		c.fetch(p)
 		return
 	}
+	c.copies = p
 	(&copying{c: c, partition: p, from: c.positions[p], left: 1 + c.world.random.IntN(3), member: c.member, generation: c.generation}).write()
 }
 
