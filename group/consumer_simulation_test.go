@@ -126,26 +126,26 @@ func newConsumerSimulation(t *testing.T, seed uint64) *consumerSimulation {
 				c.mixed = true // this group is of both protocols in turn
 			}
 			s.consumers = append(s.consumers, c)
-			s.after(s.random.Int64N(3000), c.begin)
+			s.After(s.random.Int64N(3000), c.begin)
 		}
 	}
 	return s
 }
 
 func (s *consumerSimulation) run() {
-	s.after(0, s.turn)
-	s.after(0, s.trouble)
-	s.after(20_000, func() { s.setTopics("t", "7") })
-	s.after(50_000, func() { s.setTopics("u", "3") }) // nobody wants it
-	s.after(70_000, func() { s.setTopics("x", "4") })
-	s.runUntil(simFaultsMs)
+	s.After(0, s.turn)
+	s.After(0, s.trouble)
+	s.After(20_000, func() { s.setTopics("t", "7") })
+	s.After(50_000, func() { s.setTopics("u", "3") }) // nobody wants it
+	s.After(70_000, func() { s.setTopics("x", "4") })
+	s.RunUntil(simFaultsMs)
 	s.faulty = false
-	s.runUntil(simFaultsMs + simHealMs)
+	s.RunUntil(simFaultsMs + simHealMs)
 	s.wantAllOwned()
 	for _, c := range s.consumers {
 		c.die()
 	}
-	s.runUntil(s.nowMs + 4*60_000)
+	s.RunUntil(s.NowMs + 4*60_000)
 	if n := s.steps.Machine.Groups(); n != 0 {
 		s.fail("%d groups are in memory after everybody has gone", n)
 	}
@@ -217,7 +217,7 @@ func (c *simConsumer) begin() {
 		c.id = ""
 	}
 	life := c.life
-	s.after(5_000+s.random.Int64N(60_000), func() {
+	s.After(5_000+s.random.Int64N(60_000), func() {
 		if c.alive(life) && s.faulty {
 			c.restart()
 		}
@@ -233,7 +233,7 @@ func (c *simConsumer) restart() {
 	}
 	c.life++
 	c.owned = map[string]bool{}
-	s.after(s.random.Int64N(8_000), c.begin)
+	s.After(s.random.Int64N(8_000), c.begin)
 }
 
 func (c *simConsumer) leave() {
@@ -268,7 +268,7 @@ func (c *simConsumer) next(life int, ms int64) {
 	if c.sim.faulty && c.sim.chance(1) {
 		ms += 2 * simConsumerSessionMs // it hangs
 	}
-	c.sim.after(ms, func() {
+	c.sim.After(ms, func() {
 		if c.alive(life) && request == c.requests {
 			c.request(life)
 		}
@@ -305,8 +305,8 @@ func (c *simConsumer) transmit(repeats bool, handle func(m *Machine, t *coord.Tu
 		if s.faulty && s.chance(4) {
 			continue
 		}
-		c.arrivesMs = max(c.arrivesMs, s.nowMs+s.delay())
-		s.after(c.arrivesMs-s.nowMs, func() {
+		c.arrivesMs = max(c.arrivesMs, s.NowMs+s.delay())
+		s.After(c.arrivesMs-s.NowMs, func() {
 			s.arrive(func(m *Machine, t *coord.Turn, reply func(func())) {
 				handle(m, t, func(atClient func()) {
 					reply(func() {

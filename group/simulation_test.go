@@ -1,7 +1,6 @@
 package group
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -98,12 +97,11 @@ const (
 )
 
 type simulation struct {
+	coordtest.Schedule
+
 	t      *testing.T
 	seed   uint64
 	random *rand.Rand
-	nowMs  int64
-	queue  []simEvent // by time, then by order
-	order  int64
 
 	config  Config
 	log     *coordtest.Log
@@ -128,11 +126,6 @@ type simulation struct {
 	stats     map[string]int
 }
 
-type simEvent struct {
-	atMs, order int64
-	run         func()
-}
-
 func newSimulation(t *testing.T, seed uint64) *simulation {
 	s := &simulation{
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 1)), log: coordtest.NewLog(), faulty: true, commits: 60,
@@ -153,7 +146,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 				client.instance = fmt.Sprint("instance", c)
 			}
 			s.clients = append(s.clients, client)
-			s.after(s.random.Int64N(3000), client.join)
+			s.After(s.random.Int64N(3000), client.join)
 		}
 	}
 	return s
@@ -161,41 +154,22 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 
 func (s *simulation) fail(format string, args ...any) {
 	s.t.Helper()
-	s.t.Fatalf("seed %d at %d ms: %s", s.seed, s.nowMs, fmt.Sprintf(format, args...))
-}
-
-func (s *simulation) after(ms int64, run func()) {
-	s.order++
-	e := simEvent{s.nowMs + ms, s.order, run}
-	i, _ := slices.BinarySearchFunc(s.queue, e, func(a, b simEvent) int {
-		return cmp.Or(cmp.Compare(a.atMs, b.atMs), cmp.Compare(a.order, b.order))
-	})
-	s.queue = slices.Insert(s.queue, i, e)
+	s.t.Fatalf("seed %d at %d ms: %s", s.seed, s.NowMs, fmt.Sprintf(format, args...))
 }
 
 func (s *simulation) chance(percent float64) bool { return s.random.Float64()*100 < percent }
 
-func (s *simulation) runUntil(endMs int64) {
-	for len(s.queue) > 0 && s.queue[0].atMs <= endMs {
-		e := s.queue[0]
-		s.queue = s.queue[1:]
-		s.nowMs = e.atMs
-		e.run()
-	}
-	s.nowMs = endMs
-}
-
 func (s *simulation) run() {
-	s.after(0, s.turn)
-	s.after(0, s.trouble)
-	s.runUntil(simFaultsMs)
+	s.After(0, s.turn)
+	s.After(0, s.trouble)
+	s.RunUntil(simFaultsMs)
 	s.faulty = false
-	s.runUntil(simFaultsMs + simHealMs)
+	s.RunUntil(simFaultsMs + simHealMs)
 	s.wantStable()
 	for _, c := range s.clients {
 		c.die()
 	}
-	s.runUntil(s.nowMs + 4*60_000)
+	s.RunUntil(s.NowMs + 4*60_000)
 	if n := s.steps.Machine.Groups(); n != 0 {
 		s.fail("%d groups are in memory after everybody has gone", n)
 	}
@@ -216,7 +190,7 @@ func (s *simulation) wantAll(kinds ...string) {
 
 // turn is the coordinator's owner: all that has arrived, every few ms.
 func (s *simulation) turn() {
-	defer s.after(1+s.random.Int64N(20), s.turn)
+	defer s.After(1+s.random.Int64N(20), s.turn)
 	events := s.arrived
 	s.arrived = nil
 	timerMs, armed := s.steps.NextTimer()
@@ -225,13 +199,13 @@ func (s *simulation) turn() {
 	} else if s.chance(s.commits) {
 		s.log.CommitSome(1 + s.random.IntN(pending+1))
 	}
-	if err := s.steps.Turn(s.nowMs, s.nowMs+scriptWallMs, events...); err != nil {
+	if err := s.steps.Turn(s.NowMs, s.NowMs+scriptWallMs, events...); err != nil {
 		s.stats["failure"]++
 		s.steps.End(err)
 		s.log.Fail(nil)
 		s.start()
 	}
-	if len(events) > 0 || armed && timerMs <= s.nowMs { // nothing else changes a machine
+	if len(events) > 0 || armed && timerMs <= s.NowMs { // nothing else changes a machine
 		if err := checkMachine(s.steps.Machine); err != nil {
 			s.fail("%v", err)
 		}
@@ -246,7 +220,7 @@ func (s *simulation) trouble() {
 	if !s.faulty {
 		return
 	}
-	s.after(2_000+s.random.Int64N(8_000), s.trouble)
+	s.After(2_000+s.random.Int64N(8_000), s.trouble)
 	s.commits = []float64{1, 10, 60, 90}[s.random.IntN(4)] // the storage is slow, or not
 	if s.chance(50) {
 		s.log.Fail(errors.New("the log fails"))
@@ -264,7 +238,7 @@ func (s *simulation) trouble() {
 func (s *simulation) start() {
 	s.epoch++
 	config := s.config
-	steps, err := coord.NewSteps(NewMachine(&config), s.log, s.nowMs, s.nowMs+scriptWallMs)
+	steps, err := coord.NewSteps(NewMachine(&config), s.log, s.NowMs, s.NowMs+scriptWallMs)
 	if err != nil {
 		s.fail("load: %v", err)
 	}
@@ -288,7 +262,7 @@ func (s *simulation) current(key string) int64 {
 // compare loads a second machine from the log and compares what is durable.
 func (s *simulation) compare() {
 	config := s.config
-	again, err := coord.NewSteps(NewMachine(&config), s.log.Clone(), s.nowMs, s.nowMs+scriptWallMs)
+	again, err := coord.NewSteps(NewMachine(&config), s.log.Clone(), s.NowMs, s.NowMs+scriptWallMs)
 	if err != nil {
 		s.fail("load: %v", err)
 	}
@@ -331,7 +305,7 @@ func (s *simulation) send(handle func(m *Machine, t *coord.Turn, reply func(atCl
 		if s.faulty && s.chance(4) {
 			continue
 		}
-		s.after(s.delay(), func() { s.arrive(handle) })
+		s.After(s.delay(), func() { s.arrive(handle) })
 	}
 }
 
@@ -346,7 +320,7 @@ func (s *simulation) arrive(handle func(m *Machine, t *coord.Turn, reply func(at
 			}
 			answered = true
 			if epoch == s.epoch && !(s.faulty && s.chance(4)) {
-				s.after(s.delay(), atClient)
+				s.After(s.delay(), atClient)
 			}
 		})
 	})
@@ -435,7 +409,7 @@ func (c *simClient) attempt(again func(), handle func(m *Machine, t *coord.Turn,
 			})
 		})
 	})
-	c.sim.after(simRequestMs, func() {
+	c.sim.After(simRequestMs, func() {
 		if current() {
 			c.try++ // a late answer is nobody's any more
 			again()
@@ -466,9 +440,9 @@ func (c *simClient) joined(r *kmsg.JoinGroupResponse) {
 	case codeUnknownMemberID, codeFencedInstanceID:
 		c.sim.stats["evicted or unknown"]++
 		c.member = ""
-		c.sim.after(100, c.join)
+		c.sim.After(100, c.join)
 	default:
-		c.sim.after(200, c.join)
+		c.sim.After(200, c.join)
 	}
 }
 
@@ -503,7 +477,7 @@ func (c *simClient) synced(r *kmsg.SyncGroupResponse) {
 	if len(r.MemberAssignment) == 0 {
 		// The plan did not know this member (it came back under another id in between).
 		c.member = ""
-		s.after(100, c.join)
+		s.After(100, c.join)
 		return
 	}
 	s.stats["stable"]++
@@ -523,7 +497,7 @@ func (c *simClient) synced(r *kmsg.SyncGroupResponse) {
 		}
 		s.owners[owner] = c.name
 	}
-	s.after(s.random.Int64N(1000), c.live)
+	s.After(s.random.Int64N(1000), c.live)
 }
 
 // live is what a stable member does, about once a second.
@@ -538,7 +512,7 @@ func (c *simClient) live() {
 		return
 	case s.faulty && s.chance(4):
 		c.die()
-		s.after(s.random.Int64N(15_000), c.join)
+		s.After(s.random.Int64N(15_000), c.join)
 		return
 	}
 	if len(c.assigned) > 0 && s.chance(60) {
@@ -556,7 +530,7 @@ func (c *simClient) live() {
 				return
 			}
 			if code == 0 {
-				s.after(500+s.random.Int64N(1000), c.live)
+				s.After(500+s.random.Int64N(1000), c.live)
 				return
 			}
 			c.rejoin(code)
@@ -570,7 +544,7 @@ func (c *simClient) rejoin(code int16) {
 		c.member = ""
 	}
 	c.phase = "joining"
-	c.sim.after(100, c.join)
+	c.sim.After(100, c.join)
 }
 
 // die: no word to anyone. A dynamic member comes back as another one, and so does
@@ -586,7 +560,7 @@ func (c *simClient) leave() {
 		m.LeaveGroup(t, group, members, func(*kmsg.LeaveGroupResponse) { reply(func() {}) })
 	})
 	c.die()
-	c.sim.after(c.sim.random.Int64N(10_000), c.join)
+	c.sim.After(c.sim.random.Int64N(10_000), c.join)
 }
 
 func (c *simClient) commit(partition int32) {

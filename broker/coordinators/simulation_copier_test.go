@@ -75,12 +75,12 @@ func (c *copier) ask(l *link, handle func(answer func(atClient func())), again f
 		return w.random.Int64N(20)
 	}
 	if !w.faulty || !w.chance(4) {
-		l.arrivesMs = max(l.arrivesMs, w.nowMs+delay())
-		w.after(l.arrivesMs-w.nowMs, func() {
+		l.arrivesMs = max(l.arrivesMs, w.NowMs+delay())
+		w.After(l.arrivesMs-w.NowMs, func() {
 			incarnation := w.incarnation
 			handle(func(atClient func()) {
 				if incarnation == w.incarnation && (!w.faulty || !w.chance(4)) {
-					w.after(delay(), func() {
+					w.After(delay(), func() {
 						if current() {
 							l.sent++
 							atClient()
@@ -90,7 +90,7 @@ func (c *copier) ask(l *link, handle func(answer func(atClient func())), again f
 			})
 		})
 	}
-	w.after(simPatienceMs, func() {
+	w.After(simPatienceMs, func() {
 		if current() {
 			l.sent++ // an answer that is late is nobody's any more
 			again()
@@ -101,7 +101,7 @@ func (c *copier) ask(l *link, handle func(answer func(atClient func())), again f
 // then runs f after a while in this life.
 func (c *copier) then(ms int64, f func()) {
 	life := c.life
-	c.world.after(ms, func() {
+	c.world.After(ms, func() {
 		if c.life == life {
 			f()
 		}
@@ -126,7 +126,7 @@ func (c *copier) begin() {
 			}
 			w.stats["zombie"]++
 			c.life++
-			w.after(w.random.Int64N(4_000), c.begin)
+			w.After(w.random.Int64N(4_000), c.begin)
 		})
 	}
 	c.beat()

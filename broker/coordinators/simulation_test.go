@@ -1,12 +1,10 @@
 package coordinators
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"testing"
 
@@ -98,12 +96,11 @@ const (
 var simTopicID = [16]byte{7}
 
 type world struct {
+	coordtest.Schedule
+
 	t      *testing.T
 	seed   uint64
 	random *rand.Rand
-	nowMs  int64
-	queue  []simEvent // by time, then by order
-	order  int64
 	faulty bool
 	commit float64 // percent of the turns after which something is committed
 
@@ -121,11 +118,6 @@ type world struct {
 	stats     map[string]int
 }
 
-type simEvent struct {
-	atMs, order int64
-	run         func()
-}
-
 // shardUnderTest is a coordinator: a log, the machine on it, and what has arrived.
 type shardUnderTest[M coord.Machine] struct {
 	world   *world
@@ -136,7 +128,7 @@ type shardUnderTest[M coord.Machine] struct {
 }
 
 func (s *shardUnderTest[M]) load() {
-	steps, err := coord.NewSteps(s.machine(), s.log, s.world.nowMs, s.world.nowMs+simWallMs)
+	steps, err := coord.NewSteps(s.machine(), s.log, s.world.NowMs, s.world.NowMs+simWallMs)
 	if err != nil {
 		s.world.fail("load: %v", err)
 	}
@@ -157,7 +149,7 @@ func (s *shardUnderTest[M]) turn() {
 		events = append(events, e.Run)
 	}
 	s.arrived = nil
-	if err := s.steps.Turn(w.nowMs, w.nowMs+simWallMs, events...); err != nil {
+	if err := s.steps.Turn(w.NowMs, w.NowMs+simWallMs, events...); err != nil {
 		w.stats["failure"]++
 		s.steps.End(err)
 		s.log.Fail(nil)
@@ -210,45 +202,26 @@ func newWorld(t *testing.T, seed uint64) *world {
 	for i := range 6 {
 		c := &copier{world: w, name: fmt.Sprint("c", i), group: []string{"classic", "consumer"}[i%2], version: int16(i/2%2) * txn.Version2}
 		w.copiers = append(w.copiers, c)
-		w.after(w.random.Int64N(2_000), c.begin)
+		w.After(w.random.Int64N(2_000), c.begin)
 	}
 	return w
 }
 
 func (w *world) fail(format string, args ...any) {
 	w.t.Helper()
-	w.t.Fatalf("seed %d at %d ms: %s", w.seed, w.nowMs, fmt.Sprintf(format, args...))
+	w.t.Fatalf("seed %d at %d ms: %s", w.seed, w.NowMs, fmt.Sprintf(format, args...))
 }
 
 func (w *world) chance(percent float64) bool { return w.random.Float64()*100 < percent }
 
-func (w *world) after(ms int64, run func()) {
-	w.order++
-	e := simEvent{w.nowMs + ms, w.order, run}
-	i, _ := slices.BinarySearchFunc(w.queue, e, func(a, b simEvent) int {
-		return cmp.Or(cmp.Compare(a.atMs, b.atMs), cmp.Compare(a.order, b.order))
-	})
-	w.queue = slices.Insert(w.queue, i, e)
-}
-
-func (w *world) runUntil(endMs int64) {
-	for len(w.queue) > 0 && w.queue[0].atMs <= endMs {
-		e := w.queue[0]
-		w.queue = w.queue[1:]
-		w.nowMs = e.atMs
-		e.run()
-	}
-	w.nowMs = endMs
-}
-
 func (w *world) run() {
-	w.after(0, w.turn)
-	w.after(0, w.trouble)
-	w.runUntil(simFaultsMs)
+	w.After(0, w.turn)
+	w.After(0, w.trouble)
+	w.RunUntil(simFaultsMs)
 	w.faulty = false
-	w.runUntil(simFaultsMs + simHealMs/2)
+	w.RunUntil(simFaultsMs + simHealMs/2)
 	before := w.copied()
-	w.runUntil(simFaultsMs + simHealMs)
+	w.RunUntil(simFaultsMs + simHealMs)
 	for key, n := range w.copied() {
 		if n <= before[key] {
 			w.fail("%s: nobody copies any more, %d records are there", key, n)
@@ -257,7 +230,7 @@ func (w *world) run() {
 	for _, c := range w.copiers {
 		c.life++ // all end without a word; open transactions time out
 	}
-	w.runUntil(w.nowMs + 10*simTimeoutMs)
+	w.RunUntil(w.NowMs + 10*simTimeoutMs)
 	w.check()
 	for _, what := range []string{"crash", "failure", "reload", "zombie", "aborted", "committed", "refused", "owns"} {
 		if w.seed == simWildSeed && w.stats[what] == 0 {
@@ -267,7 +240,7 @@ func (w *world) run() {
 }
 
 func (w *world) turn() {
-	defer w.after(1+w.random.Int64N(20), w.turn)
+	defer w.After(1+w.random.Int64N(20), w.turn)
 	w.groups.turn()
 	w.transactions.turn()
 	for i, p := range w.outputs {
@@ -283,7 +256,7 @@ func (w *world) trouble() {
 	if !w.faulty {
 		return
 	}
-	w.after(500+w.random.Int64N(4_000), w.trouble)
+	w.After(500+w.random.Int64N(4_000), w.trouble)
 	w.commit = []float64{5, 30, 60, 90}[w.random.IntN(4)] // the storage is slow, or not
 	switch w.random.IntN(5) {
 	case 0:
@@ -310,7 +283,7 @@ func (w *world) trouble() {
 // inside runs f a little later, unless the broker has crashed.
 func (w *world) inside(f func()) {
 	incarnation := w.incarnation
-	w.after(w.random.Int64N(5), func() {
+	w.After(w.random.Int64N(5), func() {
 		if incarnation == w.incarnation {
 			f()
 		}
@@ -482,7 +455,7 @@ func (w *world) check() {
 				}
 			})
 		}, func(int16) {})
-		w.runUntil(w.nowMs + 100)
+		w.RunUntil(w.NowMs + 100)
 		if !answered || committed != n {
 			w.fail("%s: %d records are in the copy, %d are committed (answered %v)", key, n, committed, answered)
 		}
