@@ -52,7 +52,7 @@ bin/staticcheck bin/checklocks &: tools/go.mod tools/go.sum
 	$(GO) -C tools build -o $(abspath bin)/ honnef.co/go/tools/cmd/staticcheck gvisor.dev/gvisor/tools/checklocks/cmd/checklocks
 	@touch bin/staticcheck bin/checklocks
 
-# Writes docs/ and the table in README.md from the code; a test says when to.
+# Writes docs/, deploy/crds and the table in README.md from the code; a test says when to.
 generate:
 	KAAS_GENERATE=1 $(GO) test -count=1 -run TestGeneratedDocuments .
 

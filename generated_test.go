@@ -2,13 +2,16 @@ package kaas
 
 import (
 	"bytes"
+	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"kaas/admin"
 	"kaas/broker"
 	"kaas/codec"
+	"kaas/internal/crd"
 	"kaas/internal/docs"
 )
 
@@ -33,11 +36,11 @@ func generatedDocuments(t *testing.T) map[string][]byte {
 	if !ok || !ok2 {
 		t.Fatalf("README.md has lost its marks %q and %q", tableBegin, tableEnd)
 	}
-	return map[string][]byte{
-		"docs/configuration.md": docs.Configuration(),
-		"docs/protocol.md":      docs.Protocol(servedAPIs(), docs.Ledger),
-		"README.md":             bytes.Join([][]byte{before, []byte(tableBegin), docs.WorksToday(servedAPIs()), []byte(tableEnd), after}, nil),
-	}
+	files := crd.Files()
+	files["docs/configuration.md"] = docs.Configuration()
+	files["docs/protocol.md"] = docs.Protocol(servedAPIs(), docs.Ledger)
+	files["README.md"] = bytes.Join([][]byte{before, []byte(tableBegin), docs.WorksToday(servedAPIs()), []byte(tableEnd), after}, nil)
+	return files
 }
 
 // TestGeneratedDocuments fails when a generated document is not what the code
@@ -46,7 +49,7 @@ func TestGeneratedDocuments(t *testing.T) {
 	t.Parallel()
 	for path, want := range generatedDocuments(t) {
 		if os.Getenv("KAAS_GENERATE") != "" {
-			if err := os.WriteFile(path, want, 0o644); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, want, 0o644)); err != nil {
 				t.Error(err)
 			}
 			continue
@@ -56,6 +59,15 @@ func TestGeneratedDocuments(t *testing.T) {
 			t.Error(err)
 		} else if !bytes.Equal(have, want) {
 			t.Errorf("%s is not current: run make generate and commit it", path)
+		}
+	}
+	found, err := filepath.Glob("deploy/crds/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range found {
+		if crd.Files()[filepath.ToSlash(path)] == nil {
+			t.Errorf("%s belongs to no kind any more: remove it", path)
 		}
 	}
 }

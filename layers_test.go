@@ -84,6 +84,7 @@ var layers = []layer{
 
 	// The top.
 	{dir: "internal/docs", may: []string{"meta/config", "codec"}, why: "writes the generated documents; only the root's tests use it"},
+	{dir: "internal/crd", may: []string{"auth", "auth/scram", "meta"}, modules: []string{"sigs.k8s.io/yaml"}, why: "writes the CustomResourceDefinitions; only the root's tests use it"},
 	{dir: "cmd/kaas", may: []string{"admin", "auth", "auth/sasl", "auth/scram", "quota", "bench", "broker", "codec", "kube", "kube/filestore", "logstore", "meta", "meta/config", "netio", "internal/bufpool", "internal/footprint", "obs/profiling", "policy"},
 		modules: []string{"github.com/spf13/cobra"}, why: "wiring: it may see every room and decides nothing about Kafka"},
 
