@@ -6,16 +6,19 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/cleaner"
 	"kaas/logstore/layout"
+	"kaas/logstore/segment"
 	"kaas/logstore/volume"
 )
 
@@ -43,6 +46,9 @@ type move struct {
 	bytes  atomic.Int64     // copied
 	end    atomic.Int64     // offset up to which it is copied
 	copied map[string]int64 // file name → bytes; owner: the move's goroutine
+	// generation is the partition's when the move began: after a recovery in place the copy may hold what was cut.
+	generation int64 // owner: the move's goroutine
+	last       bool  // appends are refused while it copies: it does not wait for its rate; owner: the move's goroutine
 }
 
 func newMover(s *Store) *mover {
@@ -150,8 +156,11 @@ func (m *mover) run(v *move) {
 	close(v.done)
 }
 
-// run copies until little is left, then stops appends for a moment and copies the rest.
+// run copies until little is left, then finishes.
 func (v *move) run(m *mover) error {
+	v.p.mu.Lock()
+	v.generation = v.p.generation
+	v.p.mu.Unlock()
 	if err := m.store.fs.Mkdir(v.path); err != nil {
 		return err
 	}
@@ -163,25 +172,34 @@ func (v *move) run(m *mover) error {
 		if err != nil {
 			return err
 		}
-		if left <= limits.MoveFinalBytes {
-			break
+		if left > limits.MoveFinalBytes {
+			continue
+		}
+		if err = v.finish(m); !errors.Is(err, errJournalBusy) {
+			return err
+		}
+		select { // until the journal's worker has written back
+		case <-v.ctx.Done():
+			return v.ctx.Err()
+		case <-time.After(limits.MoveJournalWait):
 		}
 	}
+}
+
+// finish refuses appends for a moment and puts the copy into the place of the partition. Reads go on.
+func (v *move) finish(m *mover) error {
 	p := v.p
-	p.mu.Lock()
-	generation := p.generation
-	p.frozen = true
-	p.mu.Unlock()
+	p.freeze(true)
+	v.last = true
 	defer func() {
-		p.mu.Lock()
-		p.frozen = false
-		p.mu.Unlock()
+		v.last = false
+		p.freeze(false)
 	}()
 	p.mu.Lock()
 	p.store.committer.Enqueue(&p.commits)
 	p.mu.Unlock()
 	p.store.committer.Settle(&p.commits)
-	return v.finish(m, generation)
+	return v.replace(m)
 }
 
 // copyLogs copies what the logs have got since the last call; left is how much they have got meanwhile.
@@ -201,10 +219,36 @@ func (v *move) copyLogs(m *mover) (left int64, err error) {
 		}
 		v.end.Store(end)
 	}
+	if err := v.copyIndexes(m); err != nil {
+		return 0, err
+	}
 	for _, g := range v.p.segments.Load().all {
 		left += g.SizeBytes.Load() - v.copied[filepath.Base(g.Path(layout.LogSuffix))]
 	}
 	return left, nil
+}
+
+// copyIndexes copies the index files that will not change any more: those of a large log take longer than appends may be
+// refused. Those of the active segment are made anew from the batch headers.
+func (v *move) copyIndexes(m *mover) error {
+	changing := map[*segment.Segment]bool{}
+	v.p.mu.Lock()
+	for _, seal := range v.p.pending {
+		changing[seal.segment] = true
+	}
+	all := v.p.segments.Load().all
+	v.p.mu.Unlock()
+	for _, g := range all {
+		for _, suffix := range []string{layout.IndexSuffix, layout.TimeIndexSuffix, layout.TxnIndexSuffix} {
+			if changing[g] || !g.Sealed.Load() && (!v.last || suffix != layout.TxnIndexSuffix) {
+				continue
+			}
+			if err := v.copyWhole(m, g.Path(suffix)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // copyFile brings the copy of a file up to size.
@@ -215,6 +259,9 @@ func (v *move) copyFile(m *mover, from vfs.File, name string, size int64) error 
 	}
 	err := vfs.CopyRange(m.store.fs, filepath.Join(v.path, name), from, at, size, func(bytes int) error {
 		v.bytes.Add(int64(bytes))
+		if v.last {
+			return v.ctx.Err()
+		}
 		return m.throttle.Wait(v.ctx, bytes)
 	})
 	if err == nil {
@@ -223,8 +270,8 @@ func (v *move) copyFile(m *mover, from vfs.File, name string, size int64) error 
 	return err
 }
 
-// finish puts the copy into the place of the partition. Appends are refused meanwhile, reads go on.
-func (v *move) finish(m *mover, generation int64) error {
+// replace copies the rest and gives it the partition's place. Caller: appends frozen, everything committed.
+func (v *move) replace(m *mover) error {
 	p, s := v.p, m.store
 	p.headMu.Lock()
 	defer p.headMu.Unlock()
@@ -233,10 +280,14 @@ func (v *move) finish(m *mover, generation int64) error {
 	if err := p.writeOutLocked(); err != nil {
 		return err
 	}
+	old := p.place.Load()
+	if err := v.leaveJournal(old.dir); err != nil {
+		return err
+	}
 	if _, err := v.copyLogs(m); err != nil {
 		return err
 	}
-	if err := v.copySmall(m, generation); err != nil {
+	if err := v.copySmall(m); err != nil {
 		return err
 	}
 	key := checkpoint.Key{Topic: p.topic, Partition: p.id}
@@ -244,7 +295,6 @@ func (v *move) finish(m *mover, generation int64) error {
 	if err := s.writeCheckpoints(v.to, map[*Partition]int64{p: p.logStart.Load()}); err != nil {
 		return err
 	}
-	old := p.place.Load()
 	path := filepath.Join(v.to.path, layout.PartitionDir(p.topic, p.id))
 	if err := s.fs.Rename(v.path, path); err != nil {
 		return err
@@ -259,15 +309,29 @@ func (v *move) finish(m *mover, generation int64) error {
 	if err != nil {
 		return errors.Join(err, v.takeBack(s, old, path))
 	}
-	if err := old.dir.journal.forget(p, 1<<63-1); err != nil { // it may come back one day
-		s.logger.Warn("the commit journal still names a partition that was moved away", "dir", old.dir.path, "topic", p.topic, "partition", p.id, "error", err)
-	}
 	s.mu.Lock()
 	old.dir.partitions--
 	v.to.partitions++
 	old.dir.stale[key] = true
 	s.mu.Unlock()
 	return v.removeOld(s, old, path)
+}
+
+// leaveJournal makes what the commit journal of the old directory holds of the partition mean nothing, durably, while nobody
+// serves the copy yet: the partition may come back one day, compacted meanwhile, and a start would write those records over it. From
+// here on the old directory's files must say everything, whatever becomes of the move. Caller: appends frozen.
+func (v *move) leaveJournal(dir *logDir) error {
+	p := v.p
+	if p.synced.Load() < p.end.offset.Load() {
+		p.syncFiles()
+	}
+	if err := p.Err(); err != nil {
+		return err
+	}
+	if synced, end := p.synced.Load(), p.end.offset.Load(); synced < end {
+		return fmt.Errorf("%w: offsets from %d to %d are not synced", ErrStorage, synced, end)
+	}
+	return dir.journal.forget(p, math.MaxInt64)
 }
 
 // takeBack takes the mark away before anything is appended to the old directory: a start would take the copy for the newer
@@ -290,33 +354,26 @@ func (v *move) takeBack(s *Store, old *place, path string) error {
 	return err
 }
 
-// copySmall copies what stands beside the logs: indexes, transaction indexes, producer state as of now, epochs, metadata, and
-// last the mark that the copy is complete. Caller: headMu, writeOutMu, appends frozen.
-func (v *move) copySmall(m *mover, generation int64) error {
+// copySmall writes what stands beside the logs: producer state as of now, epochs, metadata, and last the mark that the copy is
+// complete. Caller: headMu, writeOutMu, appends frozen.
+func (v *move) copySmall(m *mover) error {
 	p, fsys := v.p, m.store.fs
 	keep := map[string]bool{}
 	for _, g := range p.segments.Load().all {
-		keep[filepath.Base(g.Path(layout.LogSuffix))] = true
-		for _, suffix := range []string{layout.IndexSuffix, layout.TimeIndexSuffix, layout.TxnIndexSuffix} {
-			if !g.Sealed.Load() && suffix != layout.TxnIndexSuffix {
-				continue // made anew from the batch headers
-			}
-			if err := v.copyWhole(m, g.Path(suffix)); err != nil {
-				return err
-			}
-		}
+		keep[filepath.Base(g.Path(""))] = true
 	}
 	for name := range v.copied {
-		if strings.HasSuffix(name, layout.LogSuffix) && !keep[name] { // retention took it meanwhile
+		if !keep[strings.TrimSuffix(name, filepath.Ext(name))] { // retention took it meanwhile
 			if err := fsys.Remove(filepath.Join(v.path, name)); err != nil {
 				return err
 			}
+			delete(v.copied, name)
 		}
 	}
 	p.mu.Lock()
 	f := p.failure.Load()
 	end, snapshot, epochs := p.end.offset.Load(), p.producers.Encode(), p.epochs.Encode()
-	whole := p.durable.Load() >= end && p.generation == generation
+	whole := p.durable.Load() >= end && p.generation == v.generation
 	p.mu.Unlock()
 	if f != nil || !whole {
 		return fmt.Errorf("the partition failed while it was moved: %w", errors.Join(ErrStorage, p.Err()))

@@ -3,10 +3,16 @@ package logstore
 import (
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"kaas/internal/vfs"
+	"kaas/logstore/journal"
 	"kaas/logstore/layout"
 )
 
@@ -168,4 +174,101 @@ func TestDeleteWhileMoving(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestMoveLeavesNothingInTheJournal: what the commit journal of the old directory holds of a moved partition means nothing
+// before anybody serves the copy. When that can't be noted the move does not happen; nor does it wait for ever for room in
+// the journal.
+func TestMoveLeavesNothingInTheJournal(t *testing.T) {
+	t.Parallel()
+	m := vfs.NewMem()
+	var failing atomic.Bool
+	fsys := &vfs.Faulty{FS: m, Before: func(op vfs.Op) error {
+		if failing.Load() && strings.HasSuffix(op.Name, ".journal") && (op.Kind == vfs.OpWrite || op.Kind == vfs.OpDatasync) {
+			return unix.EIO
+		}
+		return nil
+	}}
+	h := start(t, func(o *Options) {
+		o.Dirs, o.FS, o.JournalBytes, o.ReopenIntervalMs, o.Cleaner = []string{"/a", "/b"}, fsys, smallJournal, 2, byHand
+	})
+	h.makeJournals()
+	p := h.partition("t")
+	var want []string
+	write := func(n int) {
+		t.Helper()
+		for range n {
+			want = append(want, fmt.Sprint(len(want)))
+			put(t, p, records(want[len(want)-1]))
+		}
+	}
+	write(3)
+	from := p.logDir()
+	to := map[string]string{"/a": "/b", "/b": "/a"}[from.path]
+	if p.synced.Load() == 3 {
+		t.Fatal("the journal took no part")
+	}
+	failing.Store(true)
+	if err := h.s.MoveTo("t", 0, to); err != nil {
+		t.Fatal(err)
+	}
+	settled(p)
+	failing.Store(false)
+	if p.Dir() != from.path {
+		t.Fatal("moved away from a journal that could not be told")
+	}
+	expect(t, p, want...)
+	for from.journal.ready() { // until the journal is given up
+		if err := from.journal.forget(p, 0); err != nil {
+			break
+		}
+	}
+	h.crash()
+	h.makeJournals()
+	if p = h.partition("t"); p.Dir() != from.path {
+		t.Fatalf("after a kill it lies in %s", p.Dir())
+	}
+	expect(t, p, want...)
+	write(3)
+	from = p.logDir()
+	// Whatever there is of it in the journal, nothing is applied when it is back with other bytes at the same places.
+	for { // no room in either half
+		from.journal.mu.Lock()
+		from.journal.busy = true
+		from.journal.mu.Unlock()
+		if errors.Is(from.journal.forget(p, 0), errJournalBusy) {
+			break
+		}
+	}
+	if err := h.s.MoveTo("t", 0, to); err != nil {
+		t.Fatal(err)
+	}
+	for p.synced.Load() < p.end.offset.Load() { // it has come to the journal
+		runtime.Gosched()
+	}
+	if dir, _, _ := p.Future(); dir != to {
+		t.Fatalf("it is moved to %q", dir)
+	}
+	from.journal.mu.Lock()
+	from.journal.busy = false
+	from.journal.mu.Unlock()
+	settled(p)
+	if p.Dir() != to {
+		t.Fatalf("it lies in %s", p.Dir())
+	}
+	expect(t, p, want...)
+	c, err := journal.Load(m, from.path, 1<<64-1)
+	if err != nil || c == nil {
+		t.Fatal(err)
+	}
+	if c.Has("t", 0) {
+		t.Error("the journal of the old directory has records of it")
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	write(3)
+	h.crash()
+	p = h.partition("t")
+	expect(t, p, want...)
 }

@@ -113,12 +113,13 @@ func TestCleanerFollowsDynamicConfig(t *testing.T) {
 	}
 }
 
-// TestMovesFollowDynamicConfig: a move stands still at replica.alter.log.dirs.io.max.bytes.per.second=0, and ends when that
-// is removed.
+// TestMovesFollowDynamicConfig: a move stands still at replica.alter.log.dirs.io.max.bytes.per.second=0, after a restart too,
+// and ends when that is removed.
 func TestMovesFollowDynamicConfig(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := startConfigured(t, "log.dirs="+filepath.Join(dir, "a")+","+filepath.Join(dir, "b"))
+	dirs := "log.dirs=" + filepath.Join(dir, "a") + "," + filepath.Join(dir, "b")
+	c := startConfigured(t, dirs)
 	const rate = "replica.alter.log.dirs.io.max.bytes.per.second"
 	if code := c.alter(kmsg.ConfigResourceTypeBroker, "1", rate, "0"); code != 0 {
 		t.Fatalf("code %d", code)
@@ -145,12 +146,20 @@ func TestMovesFollowDynamicConfig(t *testing.T) {
 	if moved := ask[*kmsg.AlterReplicaLogDirsResponse](c, request); moved.Topics[0].Partitions[0].ErrorCode != 0 {
 		t.Fatalf("%+v", moved)
 	}
-	for range 20 {
-		put()
-		if future, _, _ := p.Future(); future != to || p.Dir() != from {
-			t.Fatalf("it lies in %s and is moved to %q", p.Dir(), future)
+	standsStill := func() {
+		t.Helper()
+		for range 20 {
+			put()
+			if future, _, _ := p.Future(); future != to || p.Dir() != from {
+				t.Fatalf("it lies in %s and is moved to %q", p.Dir(), future)
+			}
 		}
 	}
+	standsStill()
+	c.end()
+	c = startConfigured(t, dirs)
+	p = c.store.Get("data", 0)
+	standsStill()
 	if code := c.alter(kmsg.ConfigResourceTypeBroker, "1", rate, ""); code != 0 {
 		t.Fatalf("code %d", code)
 	}

@@ -179,7 +179,7 @@ func (s *server) startStore(ctx context.Context) (err error) {
 		ProducerIDExpirationMs:       int64(s.config.ProducerIDExpirationMs),
 		RetentionCheckIntervalMs:     s.config.LogRetentionCheckIntervalMs,
 		Cleaner:                      s.cleanerOptions(),
-		MoveMaxBytesPerSecond:        s.moveRate(),
+		MoveMaxBytesPerSecond:        1, // moves that a stop interrupted wait for the rate of startBrokerConfig
 	})
 	if err != nil {
 		return err

@@ -1,5 +1,7 @@
 package limits
 
+import "time"
+
 // Bounds of logstore.
 const (
 	// FlushWorkers is how many fdatasync calls of a group commit run at once. Each holds one OS thread while it waits
@@ -32,6 +34,8 @@ const (
 	// MoveFinalBytes is how much of a log may be left to copy when a move to another directory stops appends for its last
 	// step: what a slow disk writes in a few tens of milliseconds.
 	MoveFinalBytes = 1 << 20
+	// MoveJournalWait is the pause before such a step is tried again, when the commit journal had no room for what it notes.
+	MoveJournalWait = 20 * time.Millisecond
 	// ResidentSeconds and ResidentTailBytes bound what a reader takes for being in memory because it was appended just now.
 	ResidentSeconds   = 2
 	ResidentTailBytes = 64 << 20
@@ -46,6 +50,9 @@ const (
 	// ProducersPerPartition bounds the idempotence state of one partition (about 250 bytes each); above it the
 	// producers that were silent for longest and have no open transaction are forgotten.
 	ProducersPerPartition = 100_000
+	// SnapshotProducersAtOnce is how many producers are looked at under the lock of their partition before appends have their
+	// turn: some 30 µs.
+	SnapshotProducersAtOnce = 256
 	// DecompressedBatchBytes bounds what one batch may become when records have to be looked at.
 	DecompressedBatchBytes = 256 << 20
 	// CleanerSyncBytes is how much a cleaner writes between two syncs: commits of producers wait for what is not synced.
