@@ -238,9 +238,7 @@ func (p *Partition) clean(ctx context.Context, c *compactor, plan cleaner.Plan) 
 		return err
 	}
 	config := p.config.Load()
-	p.mu.Lock()
-	producers := p.producers.LastBatches()
-	p.mu.Unlock()
+	producers := p.states().LastBatches(&p.mu)
 	held, sources, err := p.holdBelow(plan)
 	defer func() {
 		for _, g := range held {

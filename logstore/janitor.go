@@ -199,7 +199,7 @@ func (p *Partition) writeOutLocked() error {
 			}
 		}
 		if err == nil && seal.snapshot != nil { // also when the segment is gone: it tells of what was in it
-			err = vfs.WriteFileAtomic(p.store.fs, layout.SegmentFile(p.path(), seal.snapshotOffset, layout.SnapshotSuffix), p.path(), seal.snapshot)
+			err = vfs.WriteFileAtomic(p.store.fs, layout.SegmentFile(p.path(), seal.snapshotOffset, layout.SnapshotSuffix), p.path(), seal.snapshot.Encode(&p.mu))
 		}
 		if alive {
 			if err == nil {

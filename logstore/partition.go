@@ -73,7 +73,7 @@ type Partition struct {
 // pendingSeal is a sealed segment whose index files have to be written, and the producer snapshot at its end.
 type pendingSeal struct {
 	segment        *segment.Segment
-	snapshot       []byte // nil: none to write
+	snapshot       *producer.Snapshot // nil: none to write
 	snapshotOffset int64
 }
 

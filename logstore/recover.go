@@ -8,6 +8,7 @@ import (
 
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/layout"
+	"kaas/logstore/producer"
 	"kaas/logstore/recovery"
 	"kaas/logstore/segment"
 	"kaas/logstore/volume"
@@ -155,7 +156,11 @@ func (p *Partition) recoverFrom(t *recovery.Task, cleanedTo []int64) error {
 		made[f] = g
 	}
 	for _, s := range found.Seals {
-		p.pending = append(p.pending, pendingSeal{made[s.Segment], s.Snapshot, s.SnapshotOffset})
+		var snapshot *producer.Snapshot
+		if s.Snapshot != nil {
+			snapshot = producer.Encoded(s.Snapshot)
+		}
+		p.pending = append(p.pending, pendingSeal{made[s.Segment], snapshot, s.SnapshotOffset})
 	}
 	p.producers, p.epochs, p.dirUnsynced = found.Producers, found.Epochs, found.DirUnsynced
 	p.totalBytes.Store(total)

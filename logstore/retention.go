@@ -16,9 +16,7 @@ import (
 func (s *Store) applyRetention() {
 	now := s.nowMs()
 	for _, p := range s.All() {
-		p.mu.Lock()
-		p.producers.Expire(now, s.options.ProducerIDExpirationMs)
-		p.mu.Unlock()
+		p.states().Expire(&p.mu, now, s.options.ProducerIDExpirationMs)
 		if err := p.applyRetention(now, false); err != nil {
 			s.logger.Warn("retention failed, again at the next check", "topic", p.topic, "partition", p.id, "error", err)
 		}

@@ -145,7 +145,7 @@ func (p *Partition) roll(nowMs int64) (*segment.Segment, error) {
 	g.SetFile(f)
 	old.Sealed.Store(true)
 	// A snapshot without producers is written too: it saves the next recovery the way from the start of the log.
-	seal := pendingSeal{segment: old, snapshot: p.producers.Encode(), snapshotOffset: end}
+	seal := pendingSeal{segment: old, snapshot: p.producers.Snapshot(), snapshotOffset: end}
 	p.producers.SnapshotTaken(end)
 	p.pending = append(p.pending, seal)
 	p.dirUnsynced = true

@@ -22,6 +22,14 @@ func (p *Partition) CheckProducer(producerID int64, epoch int16, marker, raised 
 	return nil
 }
 
+// states is what the partition knows of its producers. They stay guarded by mu, also when a recovery in place has put others
+// into their place.
+func (p *Partition) states() *producer.States {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.producers
+}
+
 // Producers lists the producers that the partition knows, in no order.
 func (p *Partition) Producers() []producer.Producer {
 	p.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"sort"
+	"sync"
 
 	"kaas/codec/batch"
 	"kaas/internal/limits"
@@ -94,6 +95,7 @@ type States struct {
 	Changed        bool                    // since SnapshotOffset
 	verifying      map[int64]*verification // by producer id; nil when there were none yet
 	lastGuard      uint64
+	snapshots      []*Snapshot // not encoded yet, oldest first
 }
 
 // Check decides over a data batch without changing anything. It returns the batch of the window that v repeats.
@@ -192,6 +194,7 @@ func (s *States) Apply(v batch.View, m Marker, at Position, nowMs int64) {
 	}
 	s.Changed = true
 	e := s.byID[v.ProducerID()]
+	s.touch(v.ProducerID(), e)
 	if e == nil {
 		e = &entry{epoch: v.ProducerEpoch(), coordinatorEpoch: -1, txnFirstOffset: -1}
 		s.makeRoom()
@@ -267,14 +270,17 @@ func (s *States) Committed(highWatermark int64) (first Position, any bool) {
 	return kept[0].first, true
 }
 
-// Expire forgets producers that were silent for expirationMs and have no open transaction.
-func (s *States) Expire(nowMs, expirationMs int64) {
-	for id, e := range s.byID {
+// Expire forgets producers that were silent for expirationMs and have no open transaction. lock guards the states; it is taken
+// again and again for a moment.
+func (s *States) Expire(lock sync.Locker, nowMs, expirationMs int64) {
+	s.inParts(lock, func(id int64, e *entry) {
 		if e.txnFirstOffset < 0 && nowMs-e.lastTimestampMs >= expirationMs {
-			delete(s.byID, id)
+			s.forget(id, e)
 			s.Changed = true
 		}
-	}
+	})
+	lock.Lock()
+	defer lock.Unlock()
 	for id, v := range s.verifying {
 		if nowMs-v.atMs >= expirationMs {
 			delete(s.verifying, id)
@@ -300,7 +306,7 @@ func (s *States) makeRoom() {
 	cut := times[len(times)/10]
 	for id, e := range s.byID {
 		if e.txnFirstOffset < 0 && e.lastTimestampMs <= cut {
-			delete(s.byID, id)
+			s.forget(id, e)
 		}
 	}
 }
@@ -318,33 +324,13 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Encode makes the bytes of a snapshot.
+// Encode makes the bytes of a snapshot of now.
 func (s *States) Encode() []byte {
-	ids := make([]int64, 0, len(s.byID))
-	for id := range s.byID {
-		ids = append(ids, id)
+	b := make([]byte, snapshotHeaderBytes, snapshotHeaderBytes+len(s.byID)*snapshotEntryBytes)
+	for id, e := range s.byID {
+		b = e.encode(b, id)
 	}
-	sort.Slice(ids, func(i, j int) bool { return ids[i] < ids[j] })
-	b := make([]byte, snapshotHeaderBytes, snapshotHeaderBytes+len(ids)*snapshotEntryBytes)
-	for _, id := range ids {
-		e := s.byID[id]
-		last := Batch{lastSequence: -1, LastOffset: -1}
-		if e.count > 0 {
-			last = e.batches[e.count-1]
-		}
-		b = binary.BigEndian.AppendUint64(b, uint64(id))
-		b = binary.BigEndian.AppendUint16(b, uint16(e.epoch))
-		b = binary.BigEndian.AppendUint32(b, uint32(last.lastSequence))
-		b = binary.BigEndian.AppendUint64(b, uint64(last.LastOffset))
-		b = binary.BigEndian.AppendUint32(b, uint32(last.offsetDelta))
-		b = binary.BigEndian.AppendUint64(b, uint64(e.lastTimestampMs))
-		b = binary.BigEndian.AppendUint32(b, uint32(e.coordinatorEpoch))
-		b = binary.BigEndian.AppendUint64(b, uint64(e.txnFirstOffset))
-	}
-	put16(b, snapshotVersion)
-	put32(b[6:], int32(len(ids)))
-	binary.BigEndian.PutUint32(b[2:], crc32.Checksum(b[6:], castagnoli))
-	return b
+	return finishSnapshot(b)
 }
 
 // Decode reads a snapshot.
@@ -384,16 +370,16 @@ func New() *States {
 }
 
 // LastBatches is, by producer id, the batch that keeps the producer's state when a log is compacted
-// (UnifiedLog.lastRecordsOfActiveProducers).
-func (s *States) LastBatches() map[int64]LastBatch {
-	all := make(map[int64]LastBatch, len(s.byID))
-	for id, e := range s.byID {
+// (UnifiedLog.lastRecordsOfActiveProducers). lock guards the states; it is taken again and again for a moment.
+func (s *States) LastBatches(lock sync.Locker) map[int64]LastBatch {
+	all := map[int64]LastBatch{}
+	s.inParts(lock, func(id int64, e *entry) {
 		last := LastBatch{Epoch: e.epoch, LastOffset: -1}
 		if e.count > 0 {
 			last.LastOffset = e.batches[e.count-1].LastOffset
 		}
 		all[id] = last
-	}
+	})
 	return all
 }
 

@@ -3,6 +3,7 @@ package producer
 import (
 	"bytes"
 	"errors"
+	"sync"
 	"testing"
 
 	"kaas/codec/batch"
@@ -199,7 +200,7 @@ func TestVerification(t *testing.T) {
 	if err := s.CheckRaised(batch.View(batch.EndTxnMarker(nil, 7, 4, false, 1, 0))); err != nil || s.CheckEpochs(7, 3, true, false, 1) != nil {
 		t.Fatal(err)
 	}
-	s.Expire(1000, 1000)
+	s.Expire(new(sync.Mutex), 1000, 1000)
 	if len(s.verifying) != 0 {
 		t.Fatal("verifications do not expire")
 	}

@@ -1,0 +1,160 @@
+package producer
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"slices"
+	"sync"
+
+	"kaas/internal/limits"
+)
+
+// Snapshot is the state at one moment, which is encoded later: with many producers that takes longer than appends may wait.
+//
+// Proof that Encode sees the state of that moment, whatever is applied between its looks: until it has ended, States.touch saves
+// how an entry was before its first change since the newest snapshot. So what an entry was at the moment of a snapshot is
+// what that one has saved of it; else what the next one has; …; else it has not changed since. Encode sees each entry that
+// is in the map all the time at least once (Go's iteration promises it), and those that were taken out are listed.
+type Snapshot struct {
+	states  *States              // nil: encoded
+	saved   map[int64]savedEntry // owner: the lock of states
+	gone    []int64              // taken out of the map since; owner: the lock of states
+	encoded []byte               // owner: who encodes
+}
+
+// savedEntry is how an entry was.
+type savedEntry struct {
+	known bool // false: the producer was not known
+	bytes [snapshotEntryBytes]byte
+}
+
+// Encoded is a snapshot that is encoded already.
+func Encoded(b []byte) *Snapshot { return &Snapshot{encoded: b} }
+
+// Snapshot takes one of now. Of few producers it is encoded at once.
+func (s *States) Snapshot() *Snapshot {
+	if len(s.byID) <= limits.SnapshotProducersAtOnce {
+		return Encoded(s.Encode())
+	}
+	n := &Snapshot{states: s, saved: map[int64]savedEntry{}}
+	s.snapshots = append(s.snapshots, n)
+	return n
+}
+
+// touch is called before an entry changes or goes (e is how it is), or comes (nil).
+func (s *States) touch(id int64, e *entry) {
+	if len(s.snapshots) == 0 {
+		return
+	}
+	newest := s.snapshots[len(s.snapshots)-1]
+	if _, is := newest.saved[id]; is {
+		return
+	}
+	x := savedEntry{known: e != nil}
+	if e != nil {
+		e.encode(x.bytes[:0], id)
+	}
+	newest.saved[id] = x
+}
+
+// forget takes an entry out.
+func (s *States) forget(id int64, e *entry) {
+	s.touch(id, e)
+	if len(s.snapshots) > 0 {
+		newest := s.snapshots[len(s.snapshots)-1]
+		newest.gone = append(newest.gone, id)
+	}
+	delete(s.byID, id)
+}
+
+// Encode makes the bytes of the snapshot. lock is the one that guards the states; it is taken again and again for a moment.
+// Snapshots of the same states are encoded in the order in which they were taken, one at a time.
+func (n *Snapshot) Encode(lock sync.Locker) []byte {
+	s := n.states
+	if s == nil {
+		return n.encoded
+	}
+	b := make([]byte, snapshotHeaderBytes, snapshotHeaderBytes+s.lenLocked(lock)*snapshotEntryBytes)
+	add := func(id int64, e *entry) { // lock is held
+		for _, later := range s.snapshots {
+			if x, is := later.saved[id]; is {
+				if x.known {
+					b = append(b, x.bytes[:]...)
+				}
+				return
+			}
+		}
+		if e != nil {
+			b = e.encode(b, id)
+		}
+	}
+	s.inParts(lock, add)
+	lock.Lock()
+	if s.snapshots[0] != n {
+		panic("producer: snapshots are encoded in the order in which they were taken")
+	}
+	for _, later := range s.snapshots {
+		for _, id := range later.gone {
+			add(id, s.byID[id])
+		}
+	}
+	s.snapshots = slices.Delete(s.snapshots, 0, 1)
+	lock.Unlock()
+	n.encoded, n.states, n.saved, n.gone = finishSnapshot(b), nil, nil, nil
+	return n.encoded
+}
+
+func (s *States) lenLocked(lock sync.Locker) int {
+	lock.Lock()
+	defer lock.Unlock()
+	return len(s.byID)
+}
+
+// inParts calls f for each entry, with lock held, and lets others have the lock in between. What comes meanwhile may be left out.
+func (s *States) inParts(lock sync.Locker, f func(id int64, e *entry)) {
+	lock.Lock()
+	defer lock.Unlock()
+	n := 0
+	for id, e := range s.byID {
+		f(id, e)
+		if n++; n%limits.SnapshotProducersAtOnce == 0 {
+			lock.Unlock()
+			lock.Lock() //nolint:staticcheck // the iteration bears changes between its steps
+		}
+	}
+}
+
+// encode appends the entry as it stands in a snapshot.
+func (e *entry) encode(b []byte, id int64) []byte {
+	last := Batch{lastSequence: -1, LastOffset: -1}
+	if e.count > 0 {
+		last = e.batches[e.count-1]
+	}
+	b = binary.BigEndian.AppendUint64(b, uint64(id))
+	b = binary.BigEndian.AppendUint16(b, uint16(e.epoch))
+	b = binary.BigEndian.AppendUint32(b, uint32(last.lastSequence))
+	b = binary.BigEndian.AppendUint64(b, uint64(last.LastOffset))
+	b = binary.BigEndian.AppendUint32(b, uint32(last.offsetDelta))
+	b = binary.BigEndian.AppendUint64(b, uint64(e.lastTimestampMs))
+	b = binary.BigEndian.AppendUint32(b, uint32(e.coordinatorEpoch))
+	return binary.BigEndian.AppendUint64(b, uint64(e.txnFirstOffset))
+}
+
+// finishSnapshot sorts the entries behind the header by producer id, each once, and writes the header.
+func finishSnapshot(b []byte) []byte {
+	all := make([][snapshotEntryBytes]byte, 0, (len(b)-snapshotHeaderBytes)/snapshotEntryBytes)
+	for at := snapshotHeaderBytes; at < len(b); at += snapshotEntryBytes {
+		all = append(all, [snapshotEntryBytes]byte(b[at:]))
+	}
+	slices.SortFunc(all, func(x, y [snapshotEntryBytes]byte) int { return bytes.Compare(x[:8], y[:8]) }) // ids are not negative
+	all = slices.CompactFunc(all, func(x, y [snapshotEntryBytes]byte) bool { return [8]byte(x[:8]) == [8]byte(y[:8]) })
+	b = b[:snapshotHeaderBytes]
+	for i := range all {
+		b = append(b, all[i][:]...)
+	}
+	put16(b, snapshotVersion)
+	put32(b[6:], int32(len(all)))
+	binary.BigEndian.PutUint32(b[2:], crc32.Checksum(b[6:], castagnoli))
+	return b
+}
