@@ -55,6 +55,20 @@ func TestRecordCountsThatDoNotFit(t *testing.T) {
 		}
 	}
 	refused("three records claimed of two", claiming(3, two(0, "")))
+	for _, count := range []int32{1, 3, 5, 10} {
+		refused(fmt.Sprint(count, " records claimed of two that have the bytes of more"), claiming(count, two(0, strings.Repeat("v", 200))))
+	}
+	for what, change := range map[string]func(b []byte) []byte{
+		"bytes that are no records": func(b []byte) []byte { copy(b[batch.HeaderBytes:], bytes.Repeat([]byte{0x55, 0xaa}, 25)); return b },
+		"a byte behind the records": func(b []byte) []byte { return append(b, 0) },
+		"a record cut short":        func(b []byte) []byte { return b[:len(b)-1] },
+		"a record without fields":   func(b []byte) []byte { return append(b, 4, 0, 0) },
+		"a length without an end":   func(b []byte) []byte { return append(b, 0xff) },
+	} {
+		b := change(two(0, strings.Repeat("v", 200)))
+		binary.BigEndian.PutUint32(b[8:], uint32(len(b)-batch.LogOverheadBytes))
+		refused(what, fixCRC(b))
+	}
 	mostPacked := []byte(strings.Repeat("\x00", 16<<20))
 	refused("too many to be counted", claiming(5<<20, two(batch.Zstd, string(mostPacked))))
 
@@ -86,7 +100,11 @@ func TestGarbageDoesNotFailLookups(t *testing.T) {
 	p := h.partition("t")
 	garbage := func(codec batch.Compression, ms int64) []byte {
 		b := stamped(ms, strings.Repeat("x", 50))
-		copy(b[batch.HeaderBytes:], bytes.Repeat([]byte{0x55, 0xaa}, 25))
+		garbage := b[batch.HeaderBytes:]
+		if codec == batch.None { // the lengths are looked at
+			garbage = garbage[1:]
+		}
+		copy(garbage, bytes.Repeat([]byte{0x55, 0xaa}, 25))
 		b[22] = byte(codec)
 		return fixCRC(b)
 	}

@@ -63,6 +63,29 @@ func (v View) Records(maxBytes int) (*Iterator, error) {
 	return i, nil
 }
 
+// CountPlain counts the records of a batch that is not compressed by their lengths alone. whole: the last one ends where the
+// batch does, and each has room for its fields.
+func (v View) CountPlain() (records int32, whole bool) {
+	b := v[HeaderBytes:]
+	for at := 0; at < len(b); records++ {
+		length, n := uint64(b[at]), 1 // zigzag: even, twice the length
+		if length >= 0x80 {
+			if length, n = binary.Uvarint(b[at:]); n <= 0 {
+				return records, false
+			}
+		}
+		left := uint64(len(b) - at - n)
+		if length&1 != 0 || length>>1 > left || length>>1 < minRecordFields {
+			return records, false
+		}
+		at += n + int(length>>1)
+	}
+	return records, true
+}
+
+// minRecordFields is the least that follows the length of a record: attributes and five numbers of one byte.
+const minRecordFields = 6
+
 // Next returns false at the end or on an error (Err).
 func (i *Iterator) Next() bool {
 	if i.err != nil || i.left <= 0 {

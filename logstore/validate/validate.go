@@ -120,14 +120,16 @@ const (
 	plausibleRatio = 4
 )
 
-// checkCount refuses a batch that can't hold as many records as it claims: the log end would move by what the header says.
-// Kafka decodes every batch and refuses each wrong count; here one that lies by less than fits the bytes takes offsets
-// that nobody gets, and no more of them than the same bytes could have taken honestly.
+// checkCount refuses a batch that does not hold as many records as it claims: the log end would move by what the header says,
+// and clients fail at such a batch for ever. Kafka decodes every batch. Here one that is not compressed is walked through by the
+// lengths of its records, which are in the cache after its checksum; a compressed one is decoded only when it claims more than
+// such bytes mostly hold. One that lies by less takes offsets that nobody gets, and no more of them than the same bytes could
+// have taken honestly.
 func checkCount(v batch.View) (decoded bool, err error) {
 	count, bytes := int64(v.RecordCount()), int64(len(v)-batch.HeaderBytes)
 	if v.Compression() == batch.None {
-		if count*minRecordBytes > bytes {
-			return false, fmt.Errorf("%w: %d records in %d bytes", ErrInvalidRecord, count, bytes)
+		if found, whole := v.CountPlain(); !whole || int64(found) != count {
+			return false, fmt.Errorf("%w: %d records are in %d bytes (to the end: %v), the header says %d", ErrInvalidRecord, found, bytes, whole, count)
 		}
 		return false, nil
 	}
