@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,9 +63,10 @@ func batchOf(timestampMs int64, codec byte, count int32, records []byte) []byte 
 }
 
 // compareBadBatches: a batch whose header claims more records than its bytes hold would move the log end by them.
-// Kafka decodes every batch and refuses each wrong count, and bytes that are no records; kaas looks at the header and the
-// size, so here are the claims that it must not believe. What it does not see (bytes that are no records, a count that
-// would fit) takes no more offsets than the same bytes could have taken honestly: docs/design/logstore-conformance.md.
+// Kafka decodes every batch and refuses each wrong count, and bytes that are no records. kaas walks through what is not compressed
+// by the lengths of the records and looks at the size of what is. What it does not see (compressed bytes that are no
+// records, a count that would fit) takes no more offsets than the same bytes could have taken honestly:
+// docs/design/logstore-conformance.md.
 func compareBadBatches(t *testing.T, brokers [2]*broker) {
 	p := newPair(t, brokers, "bad-batches", 1)
 	now := time.Now().UnixMilli()
@@ -92,6 +94,13 @@ func compareBadBatches(t *testing.T, brokers [2]*broker) {
 		send(fmt.Sprintf("codec %d, many small records", codec), batchOf(now, codec, honest, packed(t, codec, many)))
 	}
 	send("three records claimed of two", batchOf(now, 0, 3, two))
+	long := rawBatch(now, nil, strings.Repeat("a", 200), strings.Repeat("b", 200))[61:]
+	for _, count := range []int32{1, 2, 3, 5, 10} {
+		send(fmt.Sprintf("%d records claimed of two that have the bytes of more", count), batchOf(now, 0, count, long))
+	}
+	send("a byte behind the records", batchOf(now, 0, 2, append(slices.Clone(two), 0)))
+	send("a record cut short", batchOf(now, 0, 2, two[:len(two)-1]))
+	send("bytes that are no records", batchOf(now, 0, 2, bytes.Repeat([]byte{0x55, 0xaa}, 25)))
 	for _, counts := range [][2]int32{{2, 2}, {2, 0}, {0, -1}, {-1, 1}} {
 		b := batchOf(now, 0, 2, two)
 		binary.BigEndian.PutUint32(b[57:], uint32(counts[0]))
