@@ -117,7 +117,9 @@ func (a *Admin) checkDeletions(r *codec.Request, results []kmsg.DeleteTopicsResp
 	image := a.Images.Load()
 	asked := make(map[string]int) // by askedKey
 	for i := range results {
-		asked[askedKey(&results[i])]++
+		if key := askedKey(&results[i]); key != "" {
+			asked[key]++
+		}
 	}
 	var deletions []*deletion
 	byName := make(map[string]*deletion)
@@ -142,11 +144,15 @@ func (a *Admin) checkDeletions(r *codec.Request, results []kmsg.DeleteTopicsResp
 	return deletions
 }
 
+// askedKey is what an entry asks for, "" when it asks for nothing.
 func askedKey(result *kmsg.DeleteTopicsResponseTopic) string {
-	if result.Topic != nil {
-		return *result.Topic
+	switch {
+	case result.Topic != nil:
+		return "name " + *result.Topic
+	case meta.UUID(result.TopicID) != meta.ZeroUUID:
+		return "id " + string(result.TopicID[:])
 	}
-	return string(result.TopicID[:]) // 16 bytes; a name of 16 characters only doubles with itself
+	return ""
 }
 
 func (a *Admin) checkDeletion(r *codec.Request, image *meta.Image, result *kmsg.DeleteTopicsResponseTopic, duplicate bool) (string, *failure) {
@@ -210,7 +216,7 @@ func (a *Admin) deleteAll(deletions []*deletion, gone map[meta.UUID]string) {
 		}
 		if d.failure = a.asFailure(err); d.failure == nil {
 			gone[id] = d.name
-		} else if d.failure.code == kerr.UnknownServerError {
+		} else if d.failure.code != kerr.UnknownTopicOrPartition && d.failure.code != kerr.PolicyViolation {
 			d.failure.code = kerr.InvalidRequest // the store's trouble, with its message
 		}
 	}

@@ -136,6 +136,10 @@ func (a *Admin) asFailure(err error) *failure {
 	if errors.As(err, &known) {
 		return known
 	}
+	var denied *meta.DeniedError
+	if errors.As(err, &denied) {
+		return &failure{kerr.PolicyViolation, denied.Message}
+	}
 	for _, entry := range worldErrors {
 		if errors.Is(err, entry.err) {
 			return &failure{entry.code, err.Error()}

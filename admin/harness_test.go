@@ -352,6 +352,7 @@ func (s *hangingStore) Create(ctx context.Context, object meta.Object) (meta.Obj
 type awayStore struct {
 	meta.ResourceStore
 	isAway, forbidden atomic.Bool
+	refuse            atomic.Pointer[error]
 	conflicts         atomic.Int32
 }
 
@@ -361,6 +362,9 @@ func (s *awayStore) refusal() error {
 		return fmt.Errorf("the disk is full: %w", meta.ErrUnavailable)
 	case s.forbidden.Load():
 		return meta.ErrForbidden
+	}
+	if refusal := s.refuse.Load(); refusal != nil {
+		return *refusal
 	}
 	return nil
 }

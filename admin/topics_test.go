@@ -209,6 +209,9 @@ func TestDeleteTopics(t *testing.T) {
 			t.Fatalf("%+v deleted the topic", test.topics)
 		}
 	}
+	if got := ids(kmsg.DeleteTopicsRequestTopic{}, kmsg.DeleteTopicsRequestTopic{}); len(got) != 2 || got[0].ErrorCode != 42 || got[1].ErrorCode != 42 {
+		t.Errorf("%+v", got)
+	}
 	if got := ids(kmsg.DeleteTopicsRequestTopic{TopicID: id}); len(got) != 1 || got[0].ErrorCode != 0 || text(got[0].Topic) != name {
 		t.Errorf("%+v", got)
 	}

@@ -83,7 +83,7 @@ func (a *Admin) userFailure(user string, err error, notFound *kerr.Error) *failu
 	case errors.As(err, &known):
 		return known
 	case errors.Is(err, meta.ErrNotFound):
-		return fail(notFound, "no KafkaUser for principal %s%s", auth.UserPrefix, user)
+		return fail(notFound, "no KafkaUser for principal %s%s: create that resource first", auth.UserPrefix, user)
 	case errors.Is(err, meta.ErrConflict):
 		return fail(kerr.UnknownServerError, "the KafkaUser of %s is changed by others all the time: %s", user, err)
 	}

@@ -193,8 +193,8 @@ func TestCreateDescribeDeleteACLs(t *testing.T) {
 	if err != nil || after.Meta().ResourceVersion != before.Meta().ResourceVersion {
 		t.Error("ACLs that exist were written again", err)
 	}
-	if entries := after.(*meta.KafkaUser).Spec.Authorization["acls"].([]any); len(entries) != 4 {
-		t.Errorf("%d entries: operations on one resource are not one entry", len(entries))
+	if acls := string(after.(*meta.KafkaUser).Spec.Authorization); strings.Count(acls, `"resource"`) != 4 {
+		t.Errorf("operations on one resource are not one entry: %s", acls)
 	}
 	if got := h.describeACLs(3, anyACL()); fmt.Sprint(got) != fmt.Sprint(all) {
 		t.Errorf("got  %q\nwant %q", got, all)

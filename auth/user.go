@@ -108,16 +108,16 @@ func (u *User) readAuthentication(part map[string]any) error {
 	return nil
 }
 
-func (u *User) readAuthorization(part map[string]any) error {
-	entries, ok := part["acls"].([]any)
-	if !ok && part["acls"] != nil {
-		return errors.New("spec.authorization.acls is no list")
+func (u *User) readAuthorization(part meta.Raw) error {
+	fields, entries, err := authorizationOf(part)
+	if err != nil {
+		return err
 	}
 	var problems []error
-	for key, value := range part {
+	for key, value := range fields {
 		switch {
-		case key == "type" && value != "simple":
-			problems = append(problems, fmt.Errorf("spec.authorization.type is %v; only simple is known", value))
+		case key == "type" && string(value) != `"simple"`:
+			problems = append(problems, fmt.Errorf("spec.authorization.type is %s; only simple is known", value))
 		case key != "type" && key != "acls":
 			problems = append(problems, fmt.Errorf("spec.authorization: unknown field %q", key))
 		}
@@ -134,6 +134,22 @@ func (u *User) readAuthorization(part map[string]any) error {
 		u.ACLs = append(u.ACLs, acl)
 	}
 	return errors.Join(problems...)
+}
+
+// authorizationOf takes spec.authorization apart.
+func authorizationOf(part meta.Raw) (fields map[string]json.RawMessage, entries []json.RawMessage, err error) {
+	if part == "" {
+		return nil, nil, nil
+	}
+	if err := json.Unmarshal([]byte(part), &fields); err != nil {
+		return nil, nil, fmt.Errorf("spec.authorization: %w", err)
+	}
+	if acls := fields["acls"]; acls != nil {
+		if err := json.Unmarshal(acls, &entries); err != nil {
+			return nil, nil, errors.New("spec.authorization.acls is no list")
+		}
+	}
+	return fields, entries, nil
 }
 
 // aclText holds the texts of an entry, with defaults.
@@ -160,8 +176,12 @@ func fields(what string, value any, into map[string]*string) error {
 	return nil
 }
 
-// parseACL reads an entry without a way over JSON: there may be 100,000 of them.
-func parseACL(entry any) (ACL, error) {
+// parseACL reads an entry. It keeps nothing of the text but names.
+func parseACL(raw json.RawMessage) (ACL, error) {
+	var entry any
+	if err := json.Unmarshal(raw, &entry); err != nil {
+		return ACL{}, err
+	}
 	text := aclText{permission: "allow", host: Wildcard, pattern: "literal"}
 	if err := fields("the entry", entry, map[string]*string{"type": &text.permission, "host": &text.host, "resource": nil, "operations": nil}); err != nil {
 		return ACL{}, err
@@ -297,10 +317,9 @@ func ScramKeysFit(keys map[string]any, password string) bool {
 }
 
 // aclsOf returns spec.authorization.acls as it is kept, and each entry parsed.
-func aclsOf(resource *meta.KafkaUser) (entries []any, parsed []ACL, err error) {
-	entries, ok := resource.Spec.Authorization["acls"].([]any)
-	if !ok && resource.Spec.Authorization["acls"] != nil {
-		return nil, nil, errors.New("spec.authorization.acls is no list")
+func aclsOf(resource *meta.KafkaUser) (entries []json.RawMessage, parsed []ACL, err error) {
+	if _, entries, err = authorizationOf(resource.Spec.Authorization); err != nil {
+		return nil, nil, err
 	}
 	for i := range entries {
 		acl, err := parseACL(entries[i])
@@ -346,13 +365,15 @@ func AddBindings(resource *meta.KafkaUser, bindings []Binding) (changed bool, er
 		parsed[first].Operations = append(parsed[first].Operations, b.Operation)
 		touched[first] = true
 	}
+	if len(touched) == 0 {
+		return false, nil
+	}
 	for i := range touched {
-		entries[i] = entryOf(entries[i], &parsed[i])
+		if entries[i], err = entryOf(entries[i], &parsed[i]); err != nil {
+			return false, err
+		}
 	}
-	if len(touched) > 0 {
-		setACLs(resource, entries)
-	}
-	return len(touched) > 0, nil
+	return true, setACLs(resource, entries)
 }
 
 func holds(acls []ACL, at []int, op Operation) bool {
@@ -391,34 +412,53 @@ func RemoveBindings(resource *meta.KafkaUser, matches func(*Binding) bool) (remo
 			kept = append(kept, entries[i])
 		case len(left) > 0:
 			acl.Operations = left
-			kept = append(kept, entryOf(entries[i], acl))
+			entry, err := entryOf(entries[i], acl)
+			if err != nil {
+				return nil, err
+			}
+			kept = append(kept, entry)
 		}
 	}
-	if len(removed) > 0 {
-		setACLs(resource, kept)
+	if len(removed) == 0 {
+		return nil, nil
 	}
-	return removed, nil
+	return removed, setACLs(resource, kept)
 }
 
-func setACLs(resource *meta.KafkaUser, entries []any) {
-	if resource.Spec.Authorization == nil {
-		resource.Spec.Authorization = map[string]any{"type": "simple"}
+func setACLs(resource *meta.KafkaUser, entries []json.RawMessage) error {
+	fields, _, err := authorizationOf(resource.Spec.Authorization)
+	if err != nil {
+		return err
+	}
+	if fields == nil {
+		fields = map[string]json.RawMessage{"type": json.RawMessage(`"simple"`)}
 	}
 	if entries == nil {
-		entries = []any{}
+		entries = []json.RawMessage{}
 	}
-	resource.Spec.Authorization["acls"] = entries
+	if fields["acls"], err = json.Marshal(entries); err != nil {
+		return err
+	}
+	resource.Spec.Authorization, err = meta.RawOf(fields)
+	return err
 }
 
 // entryOf writes an entry; of one that exists only the operations change.
-func entryOf(existing any, acl *ACL) any {
-	operations := make([]any, len(acl.Operations))
+func entryOf(existing json.RawMessage, acl *ACL) (json.RawMessage, error) {
+	operations := make([]string, len(acl.Operations))
 	for i, op := range acl.Operations {
 		operations[i] = operationSpecs[op]
 	}
-	if entry, ok := existing.(map[string]any); ok {
-		entry["operations"] = operations
-		return entry
+	if existing != nil {
+		var entry map[string]json.RawMessage
+		err := json.Unmarshal(existing, &entry)
+		if err == nil {
+			entry["operations"], err = json.Marshal(operations)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(entry)
 	}
 	pattern := "literal"
 	if acl.Resource.Pattern == PatternPrefixed {
@@ -432,7 +472,7 @@ func entryOf(existing any, acl *ACL) any {
 	if acl.Permission == PermissionDeny {
 		entry["type"] = "deny"
 	}
-	return entry
+	return json.Marshal(entry)
 }
 
 // Bindings lists a user's ACLs one operation at a time, each once.

@@ -65,7 +65,7 @@ func TestLogAsKafkas(t *testing.T) {
 	needJava(t)
 	settings := []string{"log.cleaner.backoff.ms=50", "log.cleaner.dedupe.buffer.size=2097152", "log.retention.check.interval.ms=1000",
 		"log.segment.delete.delay.ms=0", "transaction.state.log.num.partitions=1", "offsets.topic.num.partitions=1"}
-	brokers := [2]*broker{startOne(t, targetIsKafka(), settings...), startReference(t, settings...)}
+	brokers := [2]*broker{startBroker(t, settings...), startReference(t, settings...)}
 	t.Run("bad batches", func(t *testing.T) { compareBadBatches(t, brokers) })
 	t.Run("cleaner", func(t *testing.T) { compareCleaners(t, brokers) })
 }

@@ -37,12 +37,13 @@ type pair struct {
 func TestAnswersAsKafka(t *testing.T) {
 	t.Parallel()
 	needJava(t)
-	settings := []string{"group.consumer.assignment.interval.ms=0", "group.consumer.assignor.offload.enable=false"}
+	settings := []string{"group.consumer.assignment.interval.ms=0", "group.consumer.assignor.offload.enable=false",
+		"super.users=User:ANONYMOUS", "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 	brokers := [2]*broker{startBroker(t, settings...), startReference(t, settings...)}
 	for name, answers := range map[string]func(*testing.T, [2]*broker){
 		"produce": produceAnswers, "fetch sessions": fetchAnswers, "offset lookups": lookupAnswers,
 		"consumer groups": consumerGroupAnswers, "classic groups": classicGroupAnswers, "transactions": transactionAnswers,
-		"configs and quotas": configAnswers,
+		"configs and quotas": configAnswers, "admin": adminAnswers,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -34,7 +34,8 @@ type broker struct {
 	command    *exec.Cmd
 	exited     chan struct{} // closed when command has been waited for
 	stderr     *tail
-	reference  bool // Apache Kafka, whatever the target is
+	reference  bool     // Apache Kafka, whatever the target is
+	flags      []string // of kaas
 }
 
 // targetIsKafka tells whether the tests are being checked against Apache
@@ -46,20 +47,21 @@ func targetIsKafka() bool { return os.Getenv("KAAS_E2E_TARGET") == "kafka" }
 // {address} is that of the plaintext listener.
 func startBroker(t *testing.T, settings ...string) *broker {
 	t.Helper()
-	return startOne(t, targetIsKafka(), settings...)
+	return startOne(t, targetIsKafka(), nil, settings...)
 }
 
 // startReference starts Apache Kafka, for tests that compare two brokers.
 func startReference(t *testing.T, settings ...string) *broker {
 	t.Helper()
-	return startOne(t, true, settings...)
+	return startOne(t, true, nil, settings...)
 }
 
-func startOne(t *testing.T, reference bool, settings ...string) *broker {
+func startOne(t *testing.T, reference bool, flags []string, settings ...string) *broker {
 	t.Helper()
 	directory := t.TempDir()
 	b := &broker{
 		reference:  reference,
+		flags:      flags,
 		t:          t,
 		address:    freeAddress(t),
 		directory:  directory,
@@ -96,7 +98,7 @@ func (b *broker) start() {
 		if binary == "" {
 			b.t.Fatal("KAAS_BIN must name the built broker; run the tests with `make e2e`")
 		}
-		b.command = exec.Command(binary, "broker", b.properties)
+		b.command = exec.Command(binary, append([]string{"broker", b.properties}, b.flags...)...)
 	}
 	if b.stderr == nil {
 		b.stderr = &tail{}

@@ -23,6 +23,12 @@ var (
 	ErrGone = errors.New("revision is no longer available")
 )
 
+// DeniedError: a policy of the store (Kubernetes admission) does not let the change
+// through. The message is the policy's own, for the client.
+type DeniedError struct{ Message string }
+
+func (e *DeniedError) Error() string { return e.Message }
+
 // ForbiddenInDevMode is what admin writes answer when no store is wired.
 const ForbiddenInDevMode = "broker is not running in cluster mode"
 

@@ -203,7 +203,7 @@ type KafkaUserSpec struct {
 	// UserName is the Kafka name when it is no resource name.
 	UserName       string         `json:"userName,omitempty"`
 	Authentication map[string]any `json:"authentication,omitempty"`
-	Authorization  map[string]any `json:"authorization,omitempty"`
+	Authorization  Raw            `json:"authorization,omitempty"` // tens of thousands of ACLs, perhaps
 	Quotas         map[string]any `json:"quotas,omitempty"`
 }
 
@@ -229,7 +229,6 @@ func (u *KafkaUser) Clone() Object {
 	c := *u
 	c.Metadata = u.Metadata.clone()
 	c.Spec.Authentication = cloneConfig(u.Spec.Authentication)
-	c.Spec.Authorization = cloneConfig(u.Spec.Authorization)
 	c.Spec.Quotas = cloneConfig(u.Spec.Quotas)
 	c.Status.PasswordCheck = cloneConfig(u.Status.PasswordCheck)
 	c.Status.Conditions = slices.Clone(u.Status.Conditions)

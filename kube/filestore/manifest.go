@@ -20,12 +20,20 @@ import (
 // counts as absent: it is the reconciler's, not the user's. The note says what has
 // no effect, most likely by mistake.
 func parseManifest(text string) (object meta.Object, note string, err error) {
-	tree, err := manifestTree(text)
-	if err != nil || tree == nil {
+	raw, err := manifestJSON(text)
+	if err != nil || raw == nil {
 		return nil, "", err
 	}
-	apiVersion, _ := tree["apiVersion"].(string)
-	kindText, _ := tree["kind"].(string)
+	var head struct {
+		APIVersion any             `json:"apiVersion"`
+		Kind       any             `json:"kind"`
+		Spec       json.RawMessage `json:"spec"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return nil, "", err
+	}
+	apiVersion, _ := head.APIVersion.(string)
+	kindText, _ := head.Kind.(string)
 	if apiVersion == "" || kindText == "" {
 		return nil, "", errors.New("apiVersion and kind are missing")
 	}
@@ -36,30 +44,35 @@ func parseManifest(text string) (object meta.Object, note string, err error) {
 	if newObject(kind) == nil || apiVersion != apiVersionOf(kind) {
 		return nil, noteForeign(apiVersion, kindText), nil
 	}
-	if object, err = objectFromTree(kind, tree); err != nil {
+	if object, err = objectFromJSON(kind, raw); err != nil {
 		return nil, "", err
 	}
-	return object, noteUnknown(tree, object), nil
+	return object, noteUnknown(head.Spec, object), nil
 }
 
-// manifestTree is a document as JSON values; numbers stay exact (json.Number).
-func manifestTree(text string) (map[string]any, error) {
+// manifestJSON is a document as the JSON text of a mapping with its keys in order; nil
+// for an empty one.
+func manifestJSON(text string) (json.RawMessage, error) {
 	raw, err := sigsyaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
 		return nil, fmt.Errorf("YAML: %w", err)
 	}
-	var value any
-	if err := decodeJSON(raw, &value); err != nil {
-		return nil, err
-	}
-	if value == nil {
+	switch {
+	case string(raw) == "null":
 		return nil, nil
+	case raw[0] != '{':
+		return nil, errors.New("a resource is a mapping")
 	}
-	tree, ok := value.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("a resource is a mapping, not a %T", value)
+	return raw, nil
+}
+
+// manifestTree is a document as JSON values; numbers stay exact (json.Number).
+func manifestTree(text string) (tree map[string]any, err error) {
+	raw, err := manifestJSON(text)
+	if err == nil && raw != nil {
+		err = decodeJSON(raw, &tree)
 	}
-	return tree, nil
+	return tree, err
 }
 
 // noteForeign returns what to say of a document of another kind, when it looks as
@@ -74,11 +87,11 @@ func noteForeign(apiVersion, kind string) string {
 
 // noteUnknown names the first field of spec that kaas does not know. It is no
 // error: a newer kaas may have written the file.
-func noteUnknown(tree map[string]any, object meta.Object) string {
-	if object.ResourceKind() == meta.KindSecret {
-		return "" // it has no spec, and what else is in it is not kaas' business
+func noteUnknown(spec json.RawMessage, object meta.Object) string {
+	if object.ResourceKind() == meta.KindSecret || spec == nil {
+		return "" // a Secret has no spec, and what else is in it is not kaas' business
 	}
-	raw, err := json.Marshal(map[string]any{"spec": tree["spec"]})
+	raw, err := json.Marshal(map[string]any{"spec": spec})
 	if err != nil {
 		return ""
 	}
@@ -116,22 +129,25 @@ func newObject(kind meta.Kind) meta.Object {
 }
 
 func objectFromTree(kind meta.Kind, tree map[string]any) (meta.Object, error) {
-	object := newObject(kind)
-	if object == nil {
-		return nil, fmt.Errorf("kind %s: %w", kind, meta.ErrInvalid)
-	}
 	raw, err := json.Marshal(tree)
 	if err != nil {
 		return nil, err
 	}
+	return objectFromJSON(kind, raw)
+}
+
+func objectFromJSON(kind meta.Kind, raw json.RawMessage) (meta.Object, error) {
+	object := newObject(kind)
+	if object == nil {
+		return nil, fmt.Errorf("kind %s: %w", kind, meta.ErrInvalid)
+	}
 	if err := decodeJSON(raw, object); err != nil {
-		without := make(map[string]any, len(tree))
-		for key, value := range tree {
-			if key != "status" {
-				without[key] = value
-			}
+		var blocks map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &blocks); err != nil {
+			return nil, fmt.Errorf("%s: %w", kind, err)
 		}
-		if raw, err = json.Marshal(without); err != nil {
+		delete(blocks, "status")
+		if raw, err = json.Marshal(blocks); err != nil {
 			return nil, err
 		}
 		object = newObject(kind)
