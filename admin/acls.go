@@ -74,7 +74,7 @@ func bindingOf(version int16, c *kmsg.CreateACLsRequestCreation) (auth.Binding, 
 	case b.Resource.Name == "":
 		return b, fail(kerr.InvalidRequest, "Invalid empty resource name")
 	case b.Host == "":
-		return b, fail(kerr.InvalidRequest, "Invalid empty host")
+		return b, fail(kerr.InvalidRequest, "Host pattern cannot be null or empty")
 	}
 	if kind, name, ok := strings.Cut(b.Principal, ":"); !ok || kind == "" || name == "" {
 		return b, fail(kerr.InvalidRequest, "Could not parse principal from `%s` (no colon is present separating the principal type from the principal name)", b.Principal)
