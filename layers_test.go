@@ -82,6 +82,8 @@ var layers = []layer{
 		modules: []string{"github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the control plane"},
 	{dir: "kube", may: []string{"meta", "meta/config"}, why: "reconcilers"},
 
+	{dir: "kube/kubetest", may: []string{"kube", "meta"}, why: "what the tests of kube and of its file store share"},
+
 	// The top.
 	{dir: "internal/docs", may: []string{"meta/config", "codec"}, why: "writes the generated documents; only the root's tests use it"},
 	{dir: "internal/crd", may: []string{"auth", "auth/scram", "meta"}, modules: []string{"sigs.k8s.io/yaml"}, why: "writes the CustomResourceDefinitions; only the root's tests use it"},

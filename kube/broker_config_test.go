@@ -1,4 +1,4 @@
-package kube
+package kube_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"kaas/kube"
 	"kaas/meta"
 )
 
@@ -24,10 +25,10 @@ func (a *appliedConfig) load() string {
 	return a.now
 }
 
-func startBrokerConfig(t *testing.T, store meta.ResourceStore) (*appliedConfig, *BrokerConfigReconciler) {
+func startBrokerConfig(t *testing.T, store meta.ResourceStore) (*appliedConfig, *kube.BrokerConfigReconciler) {
 	t.Helper()
 	applied := &appliedConfig{}
-	r, err := StartBrokerConfig(t.Context(), BrokerConfigOptions{
+	r, err := kube.StartBrokerConfig(t.Context(), kube.BrokerConfigOptions{
 		Store: store, Logger: testLogger(t), NodeID: 3,
 		Check: func(_ bool, values map[string]string) error {
 			for key := range values {

@@ -1,4 +1,4 @@
-package kube
+package kube_test
 
 import (
 	"context"
@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"kaas/kube"
 	"kaas/meta"
 )
 
-func startConfigs(t *testing.T, store meta.ResourceStore) (*appliedConfig, *ConfigReconciler) {
+func startConfigs(t *testing.T, store meta.ResourceStore) (*appliedConfig, *kube.ConfigReconciler) {
 	t.Helper()
 	applied := &appliedConfig{}
-	r, err := StartConfigs(t.Context(), ConfigOptions{
+	r, err := kube.StartConfigs(t.Context(), kube.ConfigOptions{
 		Kind: meta.KindGroupConfig, Store: store, Logger: testLogger(t),
 		Check: func(_ string, values map[string]string) error {
 			for key := range values {

@@ -1,4 +1,4 @@
-package kube
+package kube_test
 
 import (
 	"context"
@@ -11,70 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"kaas/kube"
 	"kaas/meta"
 )
-
-// eventually waits for what another goroutine does; it fails after a long time
-// only, so that a slow machine does not.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	end := time.Now().Add(20 * time.Second)
-	for !condition() {
-		if time.Now().After(end) {
-			t.Fatalf("not true in time: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-func startReconciler(t *testing.T, store meta.ResourceStore, change func(*ReconcilerOptions)) *Reconciler {
-	t.Helper()
-	o := ReconcilerOptions{
-		Store: store, Logger: testLogger(t), DefaultPartitions: func() int32 { return 2 }, MaxPartitions: func() int32 { return 1000 },
-		ValidateConfig: func(overrides map[string]string) error {
-			for key := range overrides {
-				if strings.HasPrefix(key, "bad") {
-					return errors.New("unknown topic config name: " + key)
-				}
-			}
-			return nil
-		},
-	}
-	if change != nil {
-		change(&o)
-	}
-	r, err := StartReconciler(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Close)
-	return r
-}
-
-func manifestOf(name, spec string) string {
-	return "apiVersion: kaas.io/v1alpha1\nkind: KafkaTopic\nmetadata:\n  name: " + name + "\nspec:\n" + spec
-}
-
-func readyOf(t *meta.KafkaTopic) meta.Condition {
-	if c := meta.FindCondition(t.Status.Conditions, meta.ConditionReady); c != nil {
-		return *c
-	}
-	return meta.Condition{}
-}
-
-func awaitReason(t *testing.T, s meta.ResourceStore, name, reason string) *meta.KafkaTopic {
-	t.Helper()
-	var topic *meta.KafkaTopic
-	eventually(t, name+" has reason "+reason, func() bool {
-		object, err := s.Get(context.Background(), meta.KindTopic, name)
-		if err != nil {
-			return false
-		}
-		topic = object.(*meta.KafkaTopic)
-		return readyOf(topic).Reason == reason && topic.Status.ObservedGeneration == topic.Metadata.Generation
-	})
-	return topic
-}
 
 func TestReconcileWholeLife(t *testing.T) {
 	t.Parallel()
@@ -234,7 +173,7 @@ func TestLostStatusKeepsTheID(t *testing.T) {
 	dir3 := t.TempDir()
 	write(t, filepath.Join(dir3, "a.yaml"), plain)
 	s3 := openStore(t, dir3)
-	startReconciler(t, s3, func(o *ReconcilerOptions) {
+	startReconciler(t, s3, func(o *kube.ReconcilerOptions) {
 		o.ExistingTopicID = func(string) (meta.UUID, bool) { return id, true }
 	})
 	if mustTopic(t, s3, "orders").Status.TopicID != id {
@@ -259,7 +198,7 @@ func TestRefusedSpecsAreLogged(t *testing.T) {
 	s := openStore(t, dir)
 	var log strings.Builder
 	for range 2 { // a start says it, too
-		r := startReconciler(t, s, func(o *ReconcilerOptions) { o.Logger = logTo(&log) })
+		r := startReconciler(t, s, func(o *kube.ReconcilerOptions) { o.Logger = logTo(&log) })
 		awaitReason(t, s, "a", "InvalidConfig")
 		r.Close()
 	}
@@ -270,7 +209,7 @@ func TestRefusedSpecsAreLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.Reset()
-	r := startReconciler(t, s, func(o *ReconcilerOptions) { o.Logger = logTo(&log) })
+	r := startReconciler(t, s, func(o *kube.ReconcilerOptions) { o.Logger = logTo(&log) })
 	awaitReason(t, s, "a", "Reconciled")
 	r.Close()
 	for _, want := range []string{`msg="topic created" topic=a`, "is in force again"} {

@@ -1,4 +1,4 @@
-package kube
+package kube_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"kaas/kube"
 	"kaas/kube/filestore"
 	"kaas/meta"
 )
@@ -42,7 +43,7 @@ func newUserHarness(t *testing.T) *userHarness {
 	if h.events, err = store.Watch(t.Context(), meta.KindUser, ""); err != nil {
 		t.Fatal(err)
 	}
-	r := StartUsers(UserOptions{Store: store, Logger: slog.New(slog.DiscardHandler),
+	r := kube.StartUsers(kube.UserOptions{Store: store, Logger: slog.New(slog.DiscardHandler),
 		Check: func(user *meta.KafkaUser) error {
 			if user.Spec.Quotas["bad"] != nil {
 				return fmt.Errorf("spec.quotas is bad")
