@@ -11,7 +11,7 @@ RACE := $(foreach d,internal/bufpool internal/delay obs auth quota netio logstor
 # The race detector links against the C library.
 CC_FOUND := $(shell command -v gcc || command -v clang)
 
-.PHONY: build run test race lint generate e2e conformance bench profile bench-compare bench-check bench-baseline fuzz-short clean FORCE
+.PHONY: build run test race lint generate e2e conformance kubernetes bench profile bench-compare bench-check bench-baseline fuzz-short clean FORCE
 
 build: kaas
 
@@ -42,6 +42,7 @@ lint: bin/staticcheck bin/checklocks
 	@unformatted="$$(gofmt -l . )"; test -z "$$unformatted" || { echo "not gofmt'd:"; echo "$$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags e2e ./e2e/...
+	$(GO) vet -tags kubernetes ./e2e/kubernetes
 	$(GO) vet -tags guardtest ./cmd/... ./bench/...
 	$(GO) vet -tags invariants ./internal/... ./netio/... ./codec/...
 	bin/staticcheck ./...
@@ -63,6 +64,11 @@ e2e: build
 # Apache Kafka's Java protocol classes and admin client against the built binary, the latter also against Apache Kafka.
 conformance: build
 	KAAS_BIN=$(abspath kaas) $(GO) test -tags conformance -count=1 -v -timeout 20m ./e2e/...
+
+# A real Kubernetes API server and the built binary, each with the other's manifests. The
+# first time on a machine it is built for about 10 minutes, see e2e/kubernetes/build.
+kubernetes: build
+	bin="$$(e2e/kubernetes/build)" && KUBERNETES_BIN="$$bin" KAAS_BIN=$(abspath kaas) $(GO) test -tags kubernetes -count=1 -v -timeout 10m ./e2e/kubernetes
 
 # Where kaas stands against the limits of this machine: about 15 minutes, alone.
 # ROWS=durable,tail measures only these scenarios; ./kaas bench --list names all.
