@@ -59,11 +59,11 @@ func (a *Admin) vetCreation(r *codec.Request, validateOnly bool, resource *meta.
 // vetConfigs asks alter.config.policy. The change holds nil for keys that are
 // removed; effective is what is set after it. Of topic and broker one is "".
 func (a *Admin) vetConfigs(r *codec.Request, validateOnly bool, metadata *meta.ObjectMeta, topic, broker string, change configChange, effective map[string]string) *failure {
-	resourceType := "topic"
+	resourceType, name := "topic", topic
 	if topic == "" {
-		resourceType = "broker"
+		resourceType, name = "broker", broker
 	}
-	return a.vetChange(r, validateOnly, metadata, map[string]any{"resourceType": resourceType, "topic": topic, "broker": broker}, change, effective)
+	return a.vetChange(r, validateOnly, metadata, map[string]any{"resourceType": resourceType, "topic": topic, "broker": broker, "name": name}, change, effective)
 }
 
 // vetNamed is vetConfigs for groups and client metrics: resourceType says which, and

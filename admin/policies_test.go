@@ -2,6 +2,7 @@ package admin
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -63,7 +64,9 @@ func TestCreateTopicPolicy(t *testing.T) {
 func TestAlterConfigPolicy(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, harnessOptions{policies: Policies{AlterConfig: mustCompile(t, policy.AlterConfig,
-		`resourceType == "broker" ? (broker == "" ? "Not for all." : "")
+		`resourceType == "broker" ? (broker == "" && name == "" ? "Not for all." : "")
+		: resourceType in ["group", "client_metrics"] ? (name == "free" && topic == "" && broker == "" && effective.size() == 1 ? "" : resourceType + " " + name + " stays.")
+		: name != topic ? "Another name."
 		: "retention.ms" in configs && int(configs["retention.ms"]) < 1000 ? "Too short for " + topic + "."
 		: "segment.ms" in removed ? "segment.ms stays." : effective.size() < 3 ? "" : "Too many."`)}})
 	h.mustCreate("t", 1)
@@ -94,6 +97,23 @@ func TestAlterConfigPolicy(t *testing.T) {
 	if got := h.overrides("t"); len(got) != 2 || got["retention.ms"] != "5000" {
 		t.Error(got)
 	}
+	for _, test := range []struct {
+		kind       kmsg.ConfigResourceType
+		what       string
+		key, value string
+	}{{kmsg.ConfigResourceTypeGroupConfig, "group", "consumer.session.timeout.ms", "50000"}, {kmsg.ConfigResourceTypeClientMetrics, "client_metrics", "interval.ms", "1000"}} {
+		for _, validateOnly := range []bool{true, false} {
+			if code, message := h.incremental(1, validateOnly, test.kind, "kept", operation{test.key, opSet, test.value}); code != 44 || message != test.what+" kept stays." {
+				t.Errorf("%s: %d %s", test.what, code, message)
+			}
+			if code, message := h.incremental(1, validateOnly, test.kind, "free", operation{test.key, opSet, test.value}); code != 0 {
+				t.Errorf("%s: %d %s", test.what, code, message)
+			}
+		}
+		if code, message := h.incremental(1, false, test.kind, "free", operation{test.key, opDelete, "-"}); code != 44 { // nothing would be left
+			t.Errorf("%s: %d %s", test.what, code, message)
+		}
+	}
 }
 
 // protectedByLabel is the ready-made policy of docs/policies.md.
@@ -101,6 +121,9 @@ const protectedByLabel = `"kaas.io/protected" in labels && labels["kaas.io/prote
 
 func TestDeleteTopicPolicy(t *testing.T) {
 	t.Parallel()
+	if document, err := os.ReadFile("../docs/policies.md"); err != nil || !strings.Contains(string(document), "delete.topic.policy="+protectedByLabel+"\n") {
+		t.Errorf("docs/policies.md says another one: %v", err)
+	}
 	h := newHarness(t, harnessOptions{policies: Policies{DeleteTopic: mustCompile(t, policy.DeleteTopic, protectedByLabel)}})
 	h.mustCreate("free", 1)
 	h.mustCreate("kept", 1)

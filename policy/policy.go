@@ -38,7 +38,7 @@ func (k Kind) variables() []cel.EnvOption {
 	case CreateTopic:
 		return append(common, cel.Variable("partitions", cel.IntType), cel.Variable("replicationFactor", cel.IntType))
 	case AlterConfig:
-		return append(common, cel.Variable("resourceType", text), cel.Variable("broker", text),
+		return append(common, cel.Variable("resourceType", text), cel.Variable("broker", text), cel.Variable("name", text),
 			cel.Variable("removed", cel.ListType(text)), cel.Variable("effective", texts))
 	case DeleteTopic:
 		return append(common, cel.Variable("partitions", cel.IntType), cel.Variable("internal", cel.BoolType))

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"maps"
+	"os"
 	"strings"
 	"testing"
 )
@@ -79,12 +80,38 @@ func TestCostIsBounded(t *testing.T) {
 func TestEveryKindKnowsItsNames(t *testing.T) {
 	t.Parallel()
 	for kind, expression := range map[Kind]string{
-		AlterConfig: "resourceType == 'topic' && broker == '' && removed.size() == 0 && effective.size() == configs.size()",
+		AlterConfig: "resourceType == 'topic' && broker == '' && name == topic && removed.size() == 0 && effective.size() == configs.size()",
 		DeleteTopic: "!internal && partitions > 0 && labels.size() + annotations.size() == 0",
 	} {
 		if _, err := Compile(kind, expression); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestDocumentedPoliciesCompile: whoever copies a policy out of docs/policies.md has one
+// that works.
+func TestDocumentedPoliciesCompile(t *testing.T) {
+	t.Parallel()
+	document, err := os.ReadFile("../docs/policies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[Kind]int{}
+	for line := range strings.Lines(string(document)) {
+		for _, kind := range []Kind{CreateTopic, AlterConfig, DeleteTopic} {
+			expression, is := strings.CutPrefix(line, kind.Key()+"=")
+			if !is {
+				continue
+			}
+			found[kind]++
+			if _, err := Compile(kind, expression); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if found[CreateTopic] == 0 || found[AlterConfig] == 0 || found[DeleteTopic] == 0 {
+		t.Errorf("policies in the document: %v", found)
 	}
 }
 
