@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	tableBegin = "<!-- works today: written by make generate -->\n"
-	tableEnd   = "<!-- end of works today -->\n"
+	tableBegin   = "<!-- works today: written by make generate -->\n"
+	tableEnd     = "<!-- end of works today -->\n"
+	metricsBegin = "<!-- metrics: written by make generate -->\n"
+	metricsEnd   = "<!-- end of metrics -->\n"
 )
 
 // servedAPIs are all APIs of the program; their handlers are never called here.
@@ -27,20 +29,27 @@ func servedAPIs() []codec.API {
 
 func generatedDocuments(t *testing.T) map[string][]byte {
 	t.Helper()
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := bytes.Cut(readme, []byte(tableBegin))
-	_, after, ok2 := bytes.Cut(rest, []byte(tableEnd))
-	if !ok || !ok2 {
-		t.Fatalf("README.md has lost its marks %q and %q", tableBegin, tableEnd)
-	}
 	files := crd.Files()
 	files["docs/configuration.md"] = docs.Configuration()
 	files["docs/protocol.md"] = docs.Protocol(servedAPIs(), docs.Ledger)
-	files["README.md"] = bytes.Join([][]byte{before, []byte(tableBegin), docs.WorksToday(servedAPIs()), []byte(tableEnd), after}, nil)
+	files["docs/running.md"] = between(t, "docs/running.md", metricsBegin, metricsEnd, docs.Metrics())
+	files["README.md"] = between(t, "README.md", tableBegin, tableEnd, docs.WorksToday(servedAPIs()))
 	return files
+}
+
+// between is a file with another text between two marks.
+func between(t *testing.T, path, begin, end string, text []byte) []byte {
+	t.Helper()
+	have, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := bytes.Cut(have, []byte(begin))
+	_, after, ok2 := bytes.Cut(rest, []byte(end))
+	if !ok || !ok2 {
+		t.Fatalf("%s has lost its marks %q and %q", path, begin, end)
+	}
+	return bytes.Join([][]byte{before, []byte(begin), text, []byte(end), after}, nil)
 }
 
 // TestGeneratedDocuments fails when a generated document is not what the code

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -82,21 +83,115 @@ func TestRegistryWritesPrometheusText(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry()
 	r.Counter(`kaas_requests_total{api="Produce"}`).Add(2)
-	r.Histogram("kaas_seconds").Update(0.5)
-	r.Gauge("kaas_partitions", func() float64 { return 7 })
-	r.Gauge("kaas_partitions", func() float64 { return 8 })
+	r.FloatCounter(`kaas_throttled_seconds_total{quota="fetch"}`).Add(0.25)
+	r.Histogram(`kaas_request_seconds{api="Fetch"}`).Update(0.5)
+	r.Gauge("kaas_ready", func() float64 { return 7 })
+	r.Gauge("kaas_ready", func() float64 { return 8 })
+	r.CounterFunc("kaas_group_offset_commits_total", func() float64 { return 1e9 })
+	for _, dir := range []string{"/a", "/b\"\\\n"} { // one after the other, and one family
+		r.Collect(func(add Add) {
+			add("kaas_log_dir_size_bytes", 1.5, dir)
+			add("kaas_log_dir_partitions", 3_000_000, dir)
+		})
+	}
 	var out bytes.Buffer
 	r.Write(&out)
-	for _, want := range []string{`kaas_requests_total{api="Produce"} 2`, `kaas_seconds_bucket{le="0.25"} 0`, `kaas_seconds_bucket{le="+Inf"} 1`, "kaas_seconds_count 1", "kaas_partitions 7", "process_resident_memory_bytes"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
+	text := out.String()
+	for _, want := range []string{
+		"# HELP kaas_requests_total Requests that were answered.\n# TYPE kaas_requests_total counter\nkaas_requests_total{api=\"Produce\"} 2\n",
+		`kaas_throttled_seconds_total{quota="fetch"} 0.25` + "\n",
+		"# TYPE kaas_request_seconds histogram\n", `kaas_request_seconds_bucket{api="Fetch",le="0.25"} 0` + "\n", `kaas_request_seconds_bucket{api="Fetch",le="+Inf"} 1` + "\n", `kaas_request_seconds_count{api="Fetch"} 1` + "\n",
+		"# TYPE kaas_ready gauge\nkaas_ready 7\n",
+		"# TYPE kaas_group_offset_commits_total counter\nkaas_group_offset_commits_total 1000000000\n",
+		"# TYPE kaas_log_dir_size_bytes gauge\nkaas_log_dir_size_bytes{dir=\"/a\"} 1.5\nkaas_log_dir_size_bytes{dir=\"/b\\\"\\\\\\n\"} 1.5\n",
+		`kaas_log_dir_partitions{dir="/a"} 3000000` + "\n",
+		"# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes ", "# TYPE go_goroutines gauge\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	checkText(t, text)
+}
+
+// checkText fails unless each sample stands below the head of its family, and each family has one.
+func checkText(t *testing.T, text string) {
+	t.Helper()
+	seen, family, kind := map[string]bool{}, "", ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if name, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			family, kind, _ = strings.Cut(name, " ")
+			if seen[family] {
+				t.Errorf("%s stands at two places", family)
+			}
+			seen[family] = true
+			continue
+		}
+		if strings.HasPrefix(line, "# HELP ") {
+			continue
+		}
+		name, _, _ := strings.Cut(line, " ")
+		name, _, _ = strings.Cut(name, "{")
+		if kind == "histogram" || kind == "summary" {
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				name = strings.TrimSuffix(name, suffix)
+			}
+		}
+		if name != family {
+			t.Errorf("%q stands below the head of %s", line, family)
+		}
+	}
+}
+
+// What is not in the table is a bug, and so is a sample of another shape.
+func TestRegistryKnowsItsFamilies(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	for name, bug := range map[string]func(){
+		"an unknown name": func() { r.Counter("kaas_nothing_total") },
+		"another kind":    func() { r.Gauge("kaas_requests_total", func() float64 { return 0 }) },
+		"too few labels":  func() { r.Collect(func(add Add) { add("kaas_log_dir_partitions", 1) }); r.Write(&bytes.Buffer{}) },
+		"a histogram's value": func() {
+			r.collectors = nil
+			r.Collect(func(add Add) { add("kaas_request_seconds", 1, "Fetch") })
+			r.Write(&bytes.Buffer{})
+		},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s was taken", name)
+				}
+			}()
+			bug()
+		}()
+	}
+}
+
+// The table follows Prometheus' rules of naming: base units last, and _total for what only grows.
+func TestFamilies(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, f := range Families {
+		if seen[f.Name] || !regexp.MustCompile("^kaas(_[a-z0-9]+)+$").MatchString(f.Name) || !strings.HasSuffix(f.Help, ".") || strings.Contains(f.Help, "\n") {
+			t.Errorf("%+v", f)
+		}
+		seen[f.Name] = true
+		if strings.HasSuffix(f.Name, "_total") != (f.Kind == KindCounter) || f.Kind == KindHistogram && !strings.HasSuffix(f.Name, "_seconds") {
+			t.Errorf("%s is a %s", f.Name, f.Kind)
+		}
+		for _, unit := range []string{"milliseconds", "_ms", "megabytes", "percent"} {
+			if strings.Contains(f.Name, unit) {
+				t.Errorf("%s is not in base units", f.Name)
+			}
 		}
 	}
 }
 
 func TestCounterAndLimitedAllocateNothing(t *testing.T) {
 	r := NewRegistry()
-	c, h := r.Counter("c"), r.Histogram("h")
+	c, h := r.Counter("kaas_requests_total"), r.Histogram("kaas_request_seconds")
 	h.Update(0.25)
 	var l Limited
 	now := time.Now()

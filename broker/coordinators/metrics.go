@@ -110,8 +110,10 @@ func (c *Coordinators) Metrics(r *obs.Registry) {
 		`kaas_transactions_ended_total{result="abort"}`:    &c.counters.transactions.Aborted,
 		"kaas_transactions_timed_out_total":                &c.counters.transactions.TimedOut,
 	} {
-		r.Gauge(name, func() float64 { return float64(value.Load()) })
+		r.CounterFunc(name, func() float64 { return float64(value.Load()) })
 	}
+	r.Gauge(`kaas_coordinator_shards{coordinator="group"}`, func() float64 { return float64(len(c.groups.Shards())) })
+	r.Gauge(`kaas_coordinator_shards{coordinator="transaction"}`, func() float64 { return float64(len(c.transactions.Shards())) })
 	s := &census{coordinators: c}
 	for _, state := range []string{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"} {
 		r.Gauge(fmt.Sprintf("kaas_groups{protocol=\"classic\",state=%q}", state), func() float64 { g, _ := s.look(); return float64(g.Classic[state]) })

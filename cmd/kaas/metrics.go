@@ -67,14 +67,15 @@ func (m *requestMetrics) RequestEnded(api *codec.API, _ int16, requestBytes, _ i
 
 // newThrottleMetrics counts throttled replies and for how long.
 func newThrottleMetrics(registry *obs.Registry) func(quota.Kind, time.Duration) {
-	var replies, ms [3]*obs.Counter
+	var replies [3]*obs.Counter
+	var seconds [3]*obs.FloatCounter
 	for kind, name := range []string{quota.Produce: "produce", quota.Consume: "fetch", quota.Request: "request"} {
 		replies[kind] = registry.Counter(fmt.Sprintf("kaas_throttled_total{quota=%q}", name))
-		ms[kind] = registry.Counter(fmt.Sprintf("kaas_throttled_milliseconds_total{quota=%q}", name))
+		seconds[kind] = registry.FloatCounter(fmt.Sprintf("kaas_throttled_seconds_total{quota=%q}", name))
 	}
 	return func(kind quota.Kind, throttle time.Duration) {
 		replies[kind].Inc()
-		ms[kind].Add(int(throttle.Milliseconds()))
+		seconds[kind].Add(throttle.Seconds())
 	}
 }
 

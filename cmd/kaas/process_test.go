@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"kaas/internal/limits"
+	"kaas/obs"
 )
 
 // TestMain lets the test binary be the program: a test that needs a process of
@@ -282,6 +284,45 @@ func TestHTTPServesHealthAndMetrics(t *testing.T) {
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusNotFound {
 		t.Errorf("pprof is served: %s", response.Status)
+	}
+}
+
+// A broker shows every family that is documented, and one look at its partitions says what they are.
+func TestMetricsAreComplete(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t, onFreePorts()...)
+	ready := p.awaitReady()
+	c, err := net.Dial("tcp", kafkaAddress(ready))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	create := kmsg.NewPtrCreateTopicsRequest()
+	create.SetVersion(4)
+	create.TimeoutMillis = 30_000
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = "counted", 3, 1
+	create.Topics = append(create.Topics, topic)
+	send(t, c, create)
+	var body []byte
+	await(t, "the topic's partitions are counted", func() bool {
+		response, err := http.Get("http://" + ready["http"].(string) + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err = io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		return err == nil && strings.Contains(string(body), "\nkaas_topic_partitions{topic=\"counted\"} 3\n")
+	})
+	for _, f := range obs.Families {
+		if !strings.Contains(string(body), fmt.Sprintf("# HELP %s %s\n# TYPE %s %s\n%s", f.Name, f.Help, f.Name, f.Kind, f.Name)) {
+			t.Errorf("/metrics has no %s", f.Name)
+		}
+	}
+	for _, want := range []string{"kaas_partitions 3", "kaas_partitions_offline 0", "kaas_ready 1", "kaas_topics 1", "kaas_connections 1", `kaas_topic_records_total{topic="counted"} 0`} {
+		if !strings.Contains(string(body), "\n"+want+"\n") {
+			t.Errorf("no %s in\n%s", want, body)
+		}
 	}
 }
 

@@ -90,6 +90,7 @@ func startWith(ctx context.Context, cfg *config.Broker, logger *slog.Logger, lev
 	s := &server{config: cfg, logger: logger, level: level, health: &obs.Health{}, registry: obs.NewRegistry(), images: &meta.Images{}, wrapResources: wrap,
 		memoryLimit: footprint.MemoryLimit(os.DirFS("/"))}
 	s.health.NotReady("start", "the broker is starting")
+	processMetrics(s.registry, s.health)
 	for _, step := range []func(context.Context) error{
 		s.compilePolicies, s.startHTTP, s.startStore, s.startProfiling, s.startResources, s.startUsers, s.startBroker, s.startNetwork,
 	} {
@@ -187,7 +188,7 @@ func (s *server) startStore(ctx context.Context) (err error) {
 	s.onStop("the log store", s.store.Close)
 	s.health.Probe("storage", func() string { return storageFaults(s.store) })
 	s.onStop("the log store's listener", func(context.Context) error { s.listener.target.Store(nil); return nil })
-	s.registry.Gauge("kaas_partitions", func() float64 { return float64(len(s.store.All())) })
+	storeMetrics(s.registry, s.store)
 	s.images.Store(meta.NewImage(s.store.ClusterID(), s.config.NodeID, s.config.NodeID, []meta.BrokerInfo{s.self()}, nil))
 	return nil
 }
@@ -376,7 +377,8 @@ func (s *server) startBroker(ctx context.Context) (err error) {
 		Resources: s.resources, Images: s.images, Config: s.config, Logs: s.store, Logger: s.logger, LogLevel: s.level, DropTopic: s.dropTopic(), Policies: s.policies,
 	})
 	dataPool := admin.NewPool(limits.DataPoolWorkers, limits.DataPoolQueue, s.logger)
-	s.registry.Gauge("kaas_admin_requests", func() float64 { return float64(s.admin.Pool().Waiting()) })
+	poolMetrics(s.registry, "admin", int(s.config.AdminWorkers), s.admin.Pool())
+	poolMetrics(s.registry, "data", limits.DataPoolWorkers, dataPool)
 	metrics := newRequestMetrics(s.registry)
 	options := broker.Options{RequestMemoryBytes: s.memoryLimit / 100 * limits.RequestPercent, Store: s.store, Images: s.images, Config: s.config, Logger: s.logger, Metrics: metrics, Pool: s.admin.Pool(), DataPool: dataPool,
 		Authorizer: authorizer, Sasl: s.saslMechanisms(), Quotas: s.quotas, Throttled: newThrottleMetrics(s.registry)}
@@ -441,10 +443,7 @@ func (s *server) startNetwork(context.Context) (err error) {
 	s.onStop("the network", s.network.Close)
 	s.followDynamic()
 	s.onStop("requests under way", s.drain)
-	s.registry.Gauge("kaas_connections", func() float64 { return float64(s.network.Stats().Connections) })
-	s.registry.Gauge("kaas_received_bytes_total", func() float64 { return float64(s.network.Stats().ReceivedBytes) })
-	s.registry.Gauge("kaas_sent_bytes_total", func() float64 { return float64(s.network.Stats().SentBytes) })
-	s.registry.Gauge("kaas_requests_in_flight", func() float64 { return float64(s.network.Stats().OpenSlots) })
+	networkMetrics(s.registry, s.network)
 	return nil
 }
 

@@ -1,6 +1,6 @@
 // Package docs writes the documents that are generated from code: the list of
-// configuration keys from meta/config and the list of API keys from the
-// registry. A test in the root compares what it writes with what is committed;
+// configuration keys from meta/config, the list of API keys from the registry
+// and the table of metrics from obs. A test in the root compares what it writes with what is committed;
 // `make generate` commits the difference to disk.
 //
 // It is not linked into the program.

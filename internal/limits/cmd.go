@@ -48,4 +48,11 @@ const (
 	// partition costs about two file descriptors while it is written and a few
 	// kilobytes of memory always.
 	MaxPartitionsPerBroker = 200_000
+
+	// MetricsTopics have series of their own in /metrics; with more of them a scrape
+	// would be most of what the monitoring holds.
+	MetricsTopics = 1000
+
+	// MetricsVolumeWait is how long a scrape waits for the answer how full a volume is.
+	MetricsVolumeWait = time.Second
 )

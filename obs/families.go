@@ -1,0 +1,74 @@
+package obs
+
+// Kind is the type of a family in Prometheus' text format.
+type Kind string
+
+// Kinds of families.
+const (
+	KindCounter   Kind = "counter"
+	KindGauge     Kind = "gauge"
+	KindHistogram Kind = "histogram"
+)
+
+// Family is what all series of one name share. docs/running.md is written from this table.
+type Family struct {
+	Name   string
+	Kind   Kind
+	Labels []string
+	Help   string
+}
+
+// Families are all that a Registry knows, in the order in which they are documented. A series of another name is a bug.
+var Families = []Family{
+	{"kaas_build_info", KindGauge, []string{"version", "go"}, "Always 1."},
+	{"kaas_ready", KindGauge, nil, "1 while /readyz says ready."},
+
+	{"kaas_requests_total", KindCounter, []string{"api"}, "Requests that were answered."},
+	{"kaas_request_bytes_total", KindCounter, []string{"api"}, "Bytes of requests that were answered."},
+	{"kaas_request_seconds", KindHistogram, []string{"api"}, "From a request's arrival to its answer. For Fetch that includes waiting for records, for Produce with acks=all the commit."},
+	{"kaas_requests_refused_total", KindCounter, []string{"reason"}, "Requests that were not served."},
+	{"kaas_requests_in_flight", KindGauge, nil, "Requests that were read and whose answer has not left."},
+	{"kaas_pool_requests", KindGauge, []string{"pool"}, "Requests that run on or wait for a worker: admin (topics, ACLs, configurations) and data (what may wait for a disk)."},
+	{"kaas_pool_workers", KindGauge, []string{"pool"}, "Workers of a pool; more requests than these wait for their turn."},
+	{"kaas_throttled_total", KindCounter, []string{"quota"}, "Answers that told a client to wait because of a user's quota."},
+	{"kaas_throttled_seconds_total", KindCounter, []string{"quota"}, "For how long those told the clients to wait."},
+
+	{"kaas_connections", KindGauge, nil, "Connections of the Kafka listeners."},
+	{"kaas_received_bytes_total", KindCounter, nil, "Bytes from clients."},
+	{"kaas_sent_bytes_total", KindCounter, nil, "Bytes to clients."},
+	{"kaas_outbound_bytes", KindGauge, nil, "Bytes of answers that are ready and that clients have not taken."},
+	{"kaas_network_wakes_total", KindCounter, nil, "Times that another part of the broker woke an event loop of the network."},
+
+	{"kaas_topics", KindGauge, nil, "Topics with data here, internal ones included."},
+	{"kaas_topic_partitions", KindGauge, []string{"topic"}, "Partitions of a topic. Series by topic are those of the first 1,000 topics by name."},
+	{"kaas_topic_records_total", KindCounter, []string{"topic"}, "Offsets given in a topic, its log end offsets together: its rate is records in a second."},
+	{"kaas_topic_size_bytes", KindGauge, []string{"topic"}, "Bytes of a topic's segments."},
+
+	{"kaas_partitions", KindGauge, nil, "Partitions that are served or would be if their disk did."},
+	{"kaas_partitions_offline", KindGauge, nil, "Partitions that are not served: a disk failed, or they could not be recovered. /readyz names them."},
+	{"kaas_partitions_stalled", KindGauge, nil, "Partitions whose disk does not answer."},
+	{"kaas_partitions_moving", KindGauge, nil, "Partitions on their way to another log directory."},
+	{"kaas_partitions_reopened_total", KindCounter, nil, "Partitions that came back after their disk failed."},
+	{"kaas_log_dir_partitions", KindGauge, []string{"dir"}, "Partitions in a log directory."},
+	{"kaas_log_dir_size_bytes", KindGauge, []string{"dir"}, "Bytes of the segments in a log directory."},
+	{"kaas_log_dir_volume_bytes", KindGauge, []string{"dir"}, "Size of the volume that a log directory lies on."},
+	{"kaas_log_dir_usable_bytes", KindGauge, []string{"dir"}, "What is left of that volume for the broker."},
+
+	{"kaas_cleaner_rounds_total", KindCounter, nil, "Compactions of one log that came to their end."},
+	{"kaas_recovery_read_bytes_total", KindCounter, nil, "Bytes of logs that a start, or a disk that came back, had to read."},
+	{"kaas_recovery_cut_bytes_total", KindCounter, nil, "Bytes cut off the ends of logs by that: torn writes that nobody was told of as done."},
+
+	{"kaas_coordinator_shards", KindGauge, []string{"coordinator"}, "Internal partitions that this broker coordinates from."},
+	{"kaas_coordinator_load_seconds", KindHistogram, []string{"coordinator"}, "Replays of one internal partition."},
+	{"kaas_coordinator_loaded_records_total", KindCounter, nil, "Records of those replays."},
+	{"kaas_groups", KindGauge, []string{"protocol", "state"}, "Groups that this broker coordinates; counted when asked for."},
+	{"kaas_group_members", KindGauge, []string{"protocol"}, "Members of those groups."},
+	{"kaas_group_offsets", KindGauge, nil, "Offsets that those groups have committed, one for each partition."},
+	{"kaas_group_offset_commits_total", KindCounter, nil, "Offsets that were committed, also in transactions."},
+	{"kaas_group_offset_expirations_total", KindCounter, nil, "Offsets that expired."},
+	{"kaas_group_rebalances_total", KindCounter, []string{"protocol"}, "New generations (classic) and new plans (consumer)."},
+	{"kaas_group_members_dropped_total", KindCounter, nil, "Members that missed a deadline."},
+	{"kaas_transactions", KindGauge, []string{"state"}, "Transactional ids by the state of their transaction."},
+	{"kaas_transactions_ended_total", KindCounter, []string{"result"}, "Decisions, those by time-out included."},
+	{"kaas_transactions_timed_out_total", KindCounter, nil, "Transactions that were aborted because their time was up."},
+}
