@@ -98,6 +98,9 @@ address of a broker that runs. Each row says what was durable.`,
 		Example: `  # Against Apache Kafka
   kaas bench compare --rival kafka
 
+  # Only two of the rows
+  kaas bench compare --rows 'storm;latency'
+
   # Against a broker that runs on this host
   kaas bench compare --rival 127.0.0.1:19092 --rival-pid 4711`,
 		Args: cobra.NoArgs,
@@ -113,6 +116,7 @@ address of a broker that runs. Each row says what was durable.`,
 	flags.StringVar(&o.Broker, "broker", self, "kaas' binary")
 	flags.StringVar(&o.Rival, "rival", "kafka", "kafka, or host:port of a broker that runs")
 	flags.IntVar(&o.RivalPID, "rival-pid", 0, "process of a rival that runs, for its processor time")
+	flags.StringVar(&o.Rows, "rows", "", "parts of the rows' names, separated by semicolons; empty: all")
 	flags.StringVar(&o.Launcher, "launcher", filepath.Join("e2e", "kafka", "broker"), "starts Apache Kafka from a server.properties")
 	flags.DurationVar(&o.WarmUp, "warm-up", 45*time.Second, "of the rival")
 	flags.StringVar(&o.DataParent, "data", os.TempDir(), "where the data directories are made and removed")

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"kaas/bench/rig"
 )
 
@@ -20,86 +22,13 @@ type compareOptions struct {
 	RivalPID int           // of that broker, for its processor time; 0: not known
 	Launcher string        // starts Apache Kafka from a server.properties
 	WarmUp   time.Duration // of the rival, before anything is measured
+	Rows     string        // parts of the contests' names; empty: all
 	Rate     float64       // records a second of the latency rows
 	Length   time.Duration // of one latency run
 }
 
 // kafkaRival is Apache Kafka, which is started here.
 const kafkaRival = "kafka"
-
-// contest is one load that both sides run, in turn.
-type contest struct {
-	name    string
-	durable bool // flush.messages=1 on both sides; else Kafka's default, which never forces
-	drain   bool // produce first; only reading is measured
-	storm   bool // small keyed requests; load says only the topic
-	bytes   float64
-	load    rig.Load
-	judge   func(figure) figure // of the ratios to Apache Kafka; nil: none has a target
-}
-
-// A ratio is judged by its name: a contest has a target for one of them.
-const (
-	cpuRatio        = "CPU per GB"
-	throughputRatio = "throughput"
-	requestsRatio   = "requests per CPU second"
-)
-
-func judging(name string, target func(figure) figure) func(figure) figure {
-	return func(f figure) figure {
-		if strings.HasPrefix(f.Name, name+",") {
-			return target(f)
-		}
-		return f
-	}
-}
-
-func below(bound float64) func(figure) figure {
-	return func(f figure) figure { return f.atMost(bound) }
-}
-func above(bound float64) func(figure) figure {
-	return func(f figure) figure { return f.atLeast(bound) }
-}
-
-// contests are the rows; the shares are of --megabytes.
-func contests() []contest {
-	single := rig.Load{Partitions: 100, Producers: 100, Consumers: 4, InFlight: 5, Acks: 1, BatchBytes: 200, ValueBytes: 100, MaxPartitionBytes: 1 << 20}
-	durable100 := single
-	durable100.Acks, durable100.BatchBytes, durable100.ValueBytes = -1, 16<<10, 1<<10
-	wide := rig.CostOfAByte(1)
-	wide.Partitions = 100
-	large := rig.CostOfAByte(1)
-	large.BatchBytes = 1_000_000
-	backlog := rig.CostOfAByte(1)
-	backlog.Consumers, backlog.MaxBytes = 2, 1<<20
-	lz4, zstd := rig.CostOfAByte(1), rig.CostOfAByte(1)
-	lz4.Codec, zstd.Codec = "lz4", "zstd"
-	eight := rig.CostOfAByte(1)
-	eight.FanOut, eight.Consumers = 8, 1
-	small := stormLoad()
-	small.Producers = 200
-	return []contest{
-		{name: "produce and follow, 64 KB batches, 16 partitions", bytes: 1, load: rig.CostOfAByte(1), judge: judging(cpuRatio, below(0.25))},
-		{name: "produce and follow, 1 MB batches, 16 partitions", bytes: 1, load: large},
-		{name: "produce and follow, 64 KB batches, 100 partitions", bytes: 1, load: wide},
-		{name: "produce and follow, lz4, GB of compressed bytes", bytes: 0.4, load: lz4},
-		{name: "produce and follow, zstd, GB of compressed bytes", bytes: 0.4, load: zstd},
-		{name: "produce and follow, 64 KB batches, 16 partitions, acks=all", durable: true, bytes: 0.4, load: rig.CostOfAByte(-1)},
-		{name: "16 KB batches, 100 partitions and connections, acks=all", durable: true, bytes: 0.2, load: durable100, judge: judging(throughputRatio, above(10))},
-		{name: "one 100-byte record a batch, 100 partitions and connections", bytes: 0.02, load: single},
-		{name: "storm: 1 to 10 keyed records of 100 B, 200 connections", storm: true, bytes: 0.15, load: small, judge: judging(requestsRatio, above(5))},
-		{name: "read a backlog, 1 MiB fetches on 2 connections", drain: true, bytes: 1, load: backlog, judge: judging(cpuRatio, below(1))},
-		{name: "8 readers at the tail", bytes: 0.5, load: eight, judge: judging(cpuRatio, below(0.35))},
-	}
-}
-
-// stable says for both sides of a contest what an acknowledgement means.
-func (c contest) stable() string {
-	if c.durable {
-		return "durable on both sides: flush.messages=1, acknowledged after the bytes are on stable storage"
-	}
-	return "not durable on either side: acknowledged from the page cache"
-}
 
 // runCompare measures kaas and a rival side by side.
 func runCompare(o compareOptions, out io.Writer) (err error) {
@@ -111,7 +40,7 @@ func runCompare(o compareOptions, out io.Writer) (err error) {
 		fmt.Fprintf(out, "the load average is %.1f: other work of this machine is in every figure\n", r.Host.Load1)
 	}
 	r.Settings = map[string]string{"megabytes": fmt.Sprint(o.Bytes / 1_000_000), "rounds": fmt.Sprint(o.Rounds), "rival": o.Rival, "warmUp": o.WarmUp.String()}
-	ours, err := startBroker(o.options, rig.CostOfAByte(1))
+	ours, err := startBroker(o.options, rig.CostOfAByte(1), deleteAtOnce)
 	if err != nil {
 		return err
 	}
@@ -125,11 +54,17 @@ func runCompare(o compareOptions, out io.Writer) (err error) {
 		return fmt.Errorf("warm-up of %s: %w", o.Rival, err)
 	}
 	sides := [2]*contender{{name: "kaas", address: ours.address, process: ours.Process}, rival}
-	if rival.ready > 0 {
+	wanted := chosen(o.Rows)
+	if rival.ready > 0 && wanted(idleRows) {
 		r.Figures = append(r.Figures, newFigure("idle", rival.name, "exec to listening", "ms", "", []float64{milliseconds(rival.ready)}))
 	}
-	r.Figures = append(r.Figures, footprints(sides, "resident memory, nothing asked of kaas, the rival warmed up")...)
+	if wanted(idleRows) {
+		r.Figures = append(r.Figures, footprints(sides, "resident memory, nothing asked of kaas, the rival warmed up")...)
+	}
 	for number, c := range contests() {
+		if !wanted(c.name) {
+			continue
+		}
 		figures, err := hold(o, c, number, sides, out)
 		r.Figures = append(r.Figures, figures...)
 		if err != nil { // the others are still worth having
@@ -137,13 +72,18 @@ func runCompare(o compareOptions, out io.Writer) (err error) {
 		}
 	}
 	for _, durable := range []bool{false, true} {
+		if !wanted(latencyRows) {
+			break
+		}
 		figures, err := latencies(o, sides, durable, out)
 		r.Figures = append(r.Figures, figures...)
 		if err != nil {
 			r.Figures = append(r.Figures, failure("latency", err))
 		}
 	}
-	r.Figures = append(r.Figures, footprints(sides, "resident memory, after all of it")...)
+	if wanted(idleRows) {
+		r.Figures = append(r.Figures, footprints(sides, "resident memory, after all of it")...)
+	}
 	fmt.Fprintf(out, "=== %s\n%s=== %s\n", r.about(), tableOf(r.Figures), verdicts(r.Figures))
 	for _, f := range r.Figures {
 		if f.Note != "" {
@@ -202,7 +142,7 @@ func startRival(o compareOptions) (*contender, error) {
 		return nil, errors.Join(err, c.close())
 	}
 	properties := filepath.Join(dir, "server.properties")
-	text := fmt.Sprintf("listeners=PLAINTEXT://%s\nlog.dirs=%s\n", c.address, filepath.Join(dir, "data"))
+	text := fmt.Sprintf("listeners=PLAINTEXT://%s\nlog.dirs=%s\n%s\n", c.address, filepath.Join(dir, "data"), deleteAtOnce)
 	if err := os.WriteFile(properties, []byte(text), 0o644); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
@@ -230,12 +170,19 @@ func footprints(sides [2]*contender, name string) (figures []figure) {
 }
 
 // warmRival gives the rival's just-in-time compiler what it is going to see.
-func warmRival(o compareOptions, rival *contender, out io.Writer) error {
+func warmRival(o compareOptions, rival *contender, out io.Writer) (err error) {
 	if o.WarmUp <= 0 {
 		return nil
 	}
 	fmt.Fprintf(out, "warming %s up for %v\n", rival.name, o.WarmUp)
 	all, fakes := contests(), make([]*contender, len(contests()))
+	defer func() {
+		for _, fake := range fakes {
+			if fake != nil {
+				err = errors.Join(err, fake.driver.DeleteTopic())
+			}
+		}
+	}()
 	for i, begin := 0, time.Now(); time.Since(begin) < o.WarmUp; i++ {
 		at := i % len(all)
 		if fakes[at] == nil {
@@ -275,39 +222,82 @@ type bout struct {
 	cpu time.Duration
 }
 
+// deleteAtOnce: what a run has written is gone before the next one. Otherwise the kernel writes it back meanwhile, and
+// pages of the host, which cost more at their first write, come to whoever runs then.
+const deleteAtOnce = "log.segment.delete.delay.ms=0"
+
 // hold runs one contest in the order A B B A.
-func hold(o compareOptions, c contest, number int, sides [2]*contender, out io.Writer) ([]figure, error) {
-	for _, side := range sides {
-		if err := enter(c, fmt.Sprintf("contest-%d-%d", time.Now().UnixNano(), number), side); err != nil {
-			return nil, err
-		}
-		bytes := int64(float64(o.Bytes) * c.bytes)
-		if !c.drain { // which has to write all of it once
-			bytes /= 10
-		}
-		if _, err := fight(bytes, c, side); err != nil {
-			return nil, fmt.Errorf("%s: %w", side.name, err)
+func hold(o compareOptions, c contest, number int, sides [2]*contender, out io.Writer) (figures []figure, err error) {
+	bytes := int64(float64(o.Bytes) * c.bytes)
+	if c.drain { // written once, and read again and again
+		for _, side := range sides {
+			if err := enter(c, fmt.Sprintf("contest-%d-%d", time.Now().UnixNano(), number), side); err != nil {
+				return nil, err
+			}
+			defer func() { err = errors.Join(err, side.driver.DeleteTopic()) }()
+			if _, err := fight(bytes, c, side); err != nil {
+				return nil, fmt.Errorf("%s: %w", side.name, err)
+			}
 		}
 	}
 	var bouts [2][]bout
-	for range o.Rounds {
-		for _, i := range []int{0, 1, 1, 0} {
-			b, err := fight(int64(float64(o.Bytes)*c.bytes), c, sides[i])
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", sides[i].name, err)
-			}
-			bouts[i] = append(bouts[i], b)
-			fmt.Fprintf(out, "%-60s %-6s %8.1f MB/s %8.0f requests/s %7.3f CPU s/GB\n", c.name, sides[i].name,
-				float64(b.Bytes)/1e6/b.Took.Seconds(), float64(b.Produces+b.Fetches)/b.Took.Seconds(), b.cpu.Seconds()/(float64(b.Bytes)/1e9))
+	err = turns(o.Rounds, 2, func(i int) error {
+		b, err := bring(bytes, c, fmt.Sprintf("contest-%d-%d", time.Now().UnixNano(), number), sides, i)
+		if err != nil {
+			return fmt.Errorf("%s: %w", sides[i].name, err)
 		}
+		bouts[i] = append(bouts[i], b)
+		fmt.Fprintf(out, "%-60s %-6s %8.1f MB/s %8.0f requests/s %7.3f CPU s/GB\n", c.name, sides[i].name,
+			float64(b.Bytes)/1e6/b.Took.Seconds(), float64(b.Produces+b.Fetches)/b.Took.Seconds(), b.cpu.Seconds()/(float64(b.Bytes)/1e9))
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	figures := contestFigures(c, sides, bouts)
+	figures = contestFigures(c, sides, bouts)
 	if c.judge != nil && sides[1].name == kafkaRival {
 		for i := range figures {
 			figures[i] = c.judge(figures[i])
 		}
 	}
 	return figures, nil
+}
+
+// bring measures one run of side i on a topic of its own, which is filled a little before and removed afterwards, while the
+// other side rests.
+func bring(bytes int64, c contest, topic string, sides [2]*contender, i int) (b bout, err error) {
+	side := sides[i]
+	if !c.drain {
+		if err := enter(c, topic, side); err != nil {
+			return b, err
+		}
+		defer func() { err = errors.Join(err, side.driver.DeleteTopic()) }()
+		if _, err := fight(bytes/10, c, side); err != nil {
+			return b, err
+		}
+	}
+	unix.Sync() // what was written before is not written back meanwhile
+	if err := errors.Join(sides[0].rest(), sides[1].rest()); err != nil {
+		return b, err
+	}
+	return fight(bytes, c, side)
+}
+
+// rest waits until a side has nothing to do (a just-in-time compiler, files that it removes) and for a while at most.
+func (c *contender) rest() error {
+	const step, most, busy = 100 * time.Millisecond, 5 * time.Second, 0.1
+	for begin := time.Now(); c.process != nil && time.Since(begin) < most; {
+		before, err := c.cpu()
+		if err != nil {
+			return err
+		}
+		time.Sleep(step)
+		after, err := c.cpu()
+		if err != nil || (after-before).Seconds() < busy*step.Seconds() {
+			return err
+		}
+	}
+	return nil
 }
 
 // stormBytes is about what one request of a storm carries, to make a number
@@ -441,6 +431,9 @@ func latencies(o compareOptions, sides [2]*contender, durable bool, out io.Write
 
 // checkRival says early what a comparison lacks.
 func (o *compareOptions) check() error {
+	if err := checkRows(o.Rows); err != nil {
+		return err
+	}
 	if o.Rival == kafkaRival {
 		if _, err := os.Stat(o.Launcher); err != nil {
 			return fmt.Errorf("--launcher: %w; run it in the repository, or name what starts Kafka", err)

@@ -362,6 +362,30 @@ func (d *Driver) CreateTopic(configs [][2]string) error {
 	}
 }
 
+// DeleteTopic removes the load's topic; the broker may take its time for the files.
+func (d *Driver) DeleteTopic() error {
+	conn, err := net.Dial("tcp", d.address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(Patience)); err != nil {
+		return err
+	}
+	if _, err := conn.Write(deleteTopicFrame(d.Topic)); err != nil {
+		return err
+	}
+	answer, err := ReadAnswer(conn, make([]byte, 4096))
+	if err != nil {
+		return err
+	}
+	// length, correlation id, throttle time, number of topics, name
+	if code := int16(binary.BigEndian.Uint16(answer[16+2+len(d.Topic):])); code != 0 {
+		return fmt.Errorf("delete topic %s: error %d", d.Topic, code)
+	}
+	return nil
+}
+
 // awaitServed fetches from all partitions until none answers with an error:
 // Kafka's metadata name a leader before it has taken its place.
 func (d *Driver) awaitServed(conn net.Conn, answer []byte) error {

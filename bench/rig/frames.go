@@ -19,11 +19,13 @@ const (
 	keyFetch        = 1
 	keyMetadata     = 3
 	keyCreateTopics = 19
+	keyDeleteTopics = 20
 
 	produceVersion      = 8
 	fetchVersion        = 11
 	metadataVersion     = 4
 	createTopicsVersion = 4
+	deleteTopicsVersion = 3
 
 	clientID = "kaas-bench"
 
@@ -173,6 +175,10 @@ func CreateTopicFrame(topic string, partitions int32, configs [][2]string) []byt
 	}
 	f.int32(30_000).int8(0)
 	return f.done()
+}
+
+func deleteTopicFrame(topic string) []byte {
+	return newFrame(keyDeleteTopics, deleteTopicsVersion).int32(1).string(topic).int32(30_000).done()
 }
 
 func MetadataFrame(topic string, create bool) []byte {

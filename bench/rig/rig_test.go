@@ -73,6 +73,7 @@ func TestFramesDecode(t *testing.T) {
 		{fetch, kmsg.NewPtrFetchRequest()},
 		{CreateTopicFrame("topic", 3, [][2]string{{"a", "b"}}), kmsg.NewPtrCreateTopicsRequest()},
 		{MetadataFrame("topic", true), kmsg.NewPtrMetadataRequest()},
+		{deleteTopicFrame("topic"), kmsg.NewPtrDeleteTopicsRequest()},
 	} {
 		if got := int(binary.BigEndian.Uint32(f.frame)); got != len(f.frame)-4 {
 			t.Errorf("%T: the length says %d of %d", f.request, got, len(f.frame)-4)

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
-	"net/netip"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -22,10 +21,11 @@ type wire struct {
 }
 
 func dialWire(address string) (*wire, error) {
-	to, err := netip.ParseAddrPort(address)
+	resolved, err := net.ResolveTCPAddr("tcp4", address)
 	if err != nil {
 		return nil, err
 	}
+	to := resolved.AddrPort()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err

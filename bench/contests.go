@@ -1,0 +1,110 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"kaas/bench/rig"
+)
+
+// contest is one load that both sides run, in turn.
+type contest struct {
+	name    string
+	durable bool // flush.messages=1 on both sides; else Kafka's default, which never forces
+	drain   bool // produce first; only reading is measured
+	storm   bool // small keyed requests; load says only the topic
+	bytes   float64
+	load    rig.Load
+	judge   func(figure) figure // of the ratios to Apache Kafka; nil: none has a target
+}
+
+// idleRows and latencyRows stand for rows that are no contests when rows are chosen.
+const (
+	idleRows    = "idle"
+	latencyRows = "latency"
+)
+
+// chosen keeps the contests whose name holds one of the words, which are separated by semicolons; it tells of a name that is
+// none of a contest, too.
+func chosen(words string) func(name string) bool {
+	wanted := strings.FieldsFunc(words, func(r rune) bool { return r == ';' })
+	return func(name string) bool {
+		return len(wanted) == 0 || slices.ContainsFunc(wanted, func(word string) bool { return strings.Contains(name, strings.TrimSpace(word)) })
+	}
+}
+
+// checkRows names what there is when nothing of it was chosen.
+func checkRows(words string) error {
+	names := []string{idleRows, latencyRows}
+	for _, c := range contests() {
+		names = append(names, c.name)
+	}
+	if slices.ContainsFunc(names, chosen(words)) {
+		return nil
+	}
+	return fmt.Errorf("--rows %s: allowed are parts of these names, separated by semicolons:\n  %s", words, strings.Join(names, "\n  "))
+}
+
+// A ratio is judged by its name: a contest has a target for one of them.
+const (
+	cpuRatio        = "CPU per GB"
+	throughputRatio = "throughput"
+	requestsRatio   = "requests per CPU second"
+)
+
+func judging(name string, target func(figure) figure) func(figure) figure {
+	return func(f figure) figure {
+		if strings.HasPrefix(f.Name, name+",") {
+			return target(f)
+		}
+		return f
+	}
+}
+
+func below(bound float64) func(figure) figure {
+	return func(f figure) figure { return f.atMost(bound) }
+}
+func above(bound float64) func(figure) figure {
+	return func(f figure) figure { return f.atLeast(bound) }
+}
+
+// contests are the rows; the shares are of --megabytes.
+func contests() []contest {
+	single := rig.Load{Partitions: 100, Producers: 100, Consumers: 4, InFlight: 5, Acks: 1, BatchBytes: 200, ValueBytes: 100, MaxPartitionBytes: 1 << 20}
+	durable100 := single
+	durable100.Acks, durable100.BatchBytes, durable100.ValueBytes = -1, 16<<10, 1<<10
+	wide := rig.CostOfAByte(1)
+	wide.Partitions = 100
+	large := rig.CostOfAByte(1)
+	large.BatchBytes = 1_000_000
+	backlog := rig.CostOfAByte(1)
+	backlog.Consumers, backlog.MaxBytes = 2, 1<<20
+	lz4, zstd := rig.CostOfAByte(1), rig.CostOfAByte(1)
+	lz4.Codec, zstd.Codec = "lz4", "zstd"
+	eight := rig.CostOfAByte(1)
+	eight.FanOut, eight.Consumers = 8, 1
+	small := stormLoad()
+	small.Producers = 200
+	return []contest{
+		{name: "produce and follow, 64 KB batches, 16 partitions", bytes: 1, load: rig.CostOfAByte(1), judge: judging(cpuRatio, below(0.25))},
+		{name: "produce and follow, 1 MB batches, 16 partitions", bytes: 1, load: large},
+		{name: "produce and follow, 64 KB batches, 100 partitions", bytes: 1, load: wide},
+		{name: "produce and follow, lz4, GB of compressed bytes", bytes: 0.4, load: lz4},
+		{name: "produce and follow, zstd, GB of compressed bytes", bytes: 0.4, load: zstd},
+		{name: "produce and follow, 64 KB batches, 16 partitions, acks=all", durable: true, bytes: 0.4, load: rig.CostOfAByte(-1)},
+		{name: "16 KB batches, 100 partitions and connections, acks=all", durable: true, bytes: 0.2, load: durable100, judge: judging(throughputRatio, above(10))},
+		{name: "one 100-byte record a batch, 100 partitions and connections", bytes: 0.02, load: single},
+		{name: "storm: 1 to 10 keyed records of 100 B, 200 connections", storm: true, bytes: 0.15, load: small, judge: judging(requestsRatio, above(5))},
+		{name: "read a backlog, 1 MiB fetches on 2 connections", drain: true, bytes: 1, load: backlog, judge: judging(cpuRatio, below(1))},
+		{name: "8 readers at the tail", bytes: 0.5, load: eight, judge: judging(cpuRatio, below(0.35))},
+	}
+}
+
+// stable says for both sides of a contest what an acknowledgement means.
+func (c contest) stable() string {
+	if c.durable {
+		return "durable on both sides: flush.messages=1, acknowledged after the bytes are on stable storage"
+	}
+	return "not durable on either side: acknowledged from the page cache"
+}
