@@ -18,7 +18,7 @@ func TestLoadGenerator(t *testing.T) {
 	for name, arguments := range map[string][]string{
 		"open":    {"--rate", "1000", "--duration", "1s", "--warm-up", "200ms", "--keys", "10", "--idle-connections", "20", "--churn", "20"},
 		"closed":  {"--records", "5000", "--duration", "0", "--warm-up", "0", "--in-flight", "100", "--payload", "compressible", "--compression", "lz4"},
-		"backlog": {"--records", "5000", "--duration", "0", "--warm-up", "0", "--backlog", "--acks", "1"},
+		"backlog": {"--records", "5000", "--duration", "0", "--backlog", "--acks", "1"},
 		"group":   {"--records", "500", "--duration", "0", "--warm-up", "0", "--group", "load", "--consumers", "1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,8 +19,7 @@ func hello() []byte {
 
 // greet opens a connection and has one answer.
 func (r *run) greet(ctx context.Context) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: answerTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", r.plan.Bootstrap[0])
+	conn, err := r.dial(ctx)
 	if err != nil {
 		return nil, err
 	}

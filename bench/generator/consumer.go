@@ -12,9 +12,9 @@ import (
 // consumerClient reads the topic from where the run began, alone or as a
 // member of the group.
 func (r *run) consumerClient(number int) (*kgo.Client, error) {
-	options := []kgo.Opt{kgo.SeedBrokers(r.plan.Bootstrap...), kgo.ClientID("kaas-bench"), kgo.FetchMaxWait(500 * time.Millisecond)}
-	if r.plan.Group != "" {
-		options = append(options, kgo.ConsumerGroup(r.plan.Group), kgo.ConsumeTopics(r.plan.Topic), kgo.ConsumeResetOffset(kgo.NewOffset().AfterMilli(r.begin.UnixMilli())))
+	options := append(r.clientOptions(), kgo.FetchMaxWait(500*time.Millisecond))
+	if r.plan.Group != "" { // it begins where prepare has put it
+		options = append(options, kgo.ConsumerGroup(r.plan.Group), kgo.ConsumeTopics(r.plan.Topic), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
 		return kgo.NewClient(options...)
 	}
 	mine := map[int32]kgo.Offset{}
@@ -56,6 +56,9 @@ func (r *run) consume(ctx context.Context, number int) error {
 				r.endToEnd.record(now.Sub(intended))
 			}
 		})
+		if records > 0 {
+			r.lastRead.Store(now.UnixNano())
+		}
 		r.consumed.Add(records)
 		r.consumedBytes.Add(bytes)
 	}

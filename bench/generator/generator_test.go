@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +22,7 @@ func TestPlansThatCannotRun(t *testing.T) {
 		"--duration":    func(p *Plan) { p.Duration = 0 },
 		"--backlog":     func(p *Plan) { p.Backlog, p.Consumers = true, 0 },
 		"--in-flight":   func(p *Plan) { p.InFlight = 0 },
+		"--warm-up":     func(p *Plan) { p.Backlog = true },
 	} {
 		plan := DefaultPlan()
 		change(&plan)
@@ -145,5 +147,37 @@ func TestReports(t *testing.T) {
 	}
 	if !strings.Contains(text, "uPlot") || strings.Count(text, `"title"`) != 6 || !strings.Contains(r.table(), "4.500") {
 		t.Errorf("the page has %d plots", strings.Count(text, `"title"`))
+	}
+}
+
+// TestRates: what is produced and what is read have rates of their own times, and a backlog is read from when consumers
+// begin.
+func TestRates(t *testing.T) {
+	t.Parallel()
+	for _, backlog := range []bool{false, true} {
+		plan := DefaultPlan()
+		plan.WarmUp, plan.Backlog = 0, backlog
+		begin := time.Now().Add(-20 * time.Second)
+		r := &run{plan: plan, begin: begin, produceLatency: newRecorder(), endToEnd: newRecorder(), connects: newRecorder()}
+		r.lastAnswer.Store(begin.Add(10 * time.Second).UnixNano())
+		r.lastRead.Store(begin.Add(14 * time.Second).UnixNano())
+		r.drainBegin = begin.Add(12 * time.Second)
+		r.acknowledged.Store(1000)
+		r.consumed.Store(1000)
+		s := &sampler{r: r, at: begin}
+		s.sample()
+		got, drained := s.result().Summary, 1000.0/14
+		if backlog {
+			drained = 500
+		}
+		if math.Abs(got.ProducedPS-100) > 0.1 || math.Abs(got.ConsumedPS-drained) > 0.1 || backlog && math.Abs(got.DrainSeconds-2) > 0.01 {
+			t.Errorf("backlog %v: produced %v a second, consumed %v a second, drained in %v s", backlog, got.ProducedPS, got.ConsumedPS, got.DrainSeconds)
+		}
+		if got.Processors < 1 || got.Elapsed < 19 || got.busy() {
+			t.Errorf("%+v", got)
+		}
+		if got.CPUSeconds = 0.6 * 20 * float64(got.Processors); !got.busy() {
+			t.Error("a generator that keeps more than half of the processors busy says nothing of it")
+		}
 	}
 }

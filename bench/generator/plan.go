@@ -10,13 +10,14 @@ import (
 
 // Plan says what is sent and read.
 type Plan struct {
-	Bootstrap    []string      `json:"bootstrap"`
-	Topic        string        `json:"topic"`
-	Partitions   int32         `json:"partitions"`   // of the topic, when it is made
-	TopicConfigs []string      `json:"topicConfigs"` // key=value
-	Duration     time.Duration `json:"durationNs"`   // of the measured part
-	WarmUp       time.Duration `json:"warmUpNs"`     // before it, not measured
-	Records      int64         `json:"records"`      // ends the run as well; 0 is no bound
+	Bootstrap     []string      `json:"bootstrap"`
+	CommandConfig string        `json:"commandConfig"` // how to log in: a client's properties
+	Topic         string        `json:"topic"`
+	Partitions    int32         `json:"partitions"`   // of the topic, when it is made
+	TopicConfigs  []string      `json:"topicConfigs"` // key=value
+	Duration      time.Duration `json:"durationNs"`   // of the measured part
+	WarmUp        time.Duration `json:"warmUpNs"`     // before it, not measured
+	Records       int64         `json:"records"`      // ends the run as well; 0 is no bound
 
 	Producers   int           `json:"producers"`       // clients
 	Rate        float64       `json:"recordsPerSec"`   // of all producers together; 0 is the closed loop
@@ -73,6 +74,8 @@ func (p *Plan) validate() error {
 	check(p.Idle >= 0 && p.Churn >= 0 && p.Keys >= 0, "--idle-connections, --churn and --keys", "0 or more")
 	check(p.Idle+p.Producers+p.Consumers < 60_000, "--idle-connections", "what one address can have of ports: below 60000")
 	check(!p.Backlog || p.Consumers > 0 && p.Producers > 0, "--backlog", "with producers and consumers")
+	// All of a backlog is read, so all of it is measured.
+	check(!p.Backlog || p.WarmUp == 0, "--warm-up", "0 with --backlog")
 	if p.Acks == "-1" {
 		p.Acks = "all"
 	}

@@ -13,8 +13,8 @@ import (
 func (r *run) producerClient() (*kgo.Client, error) {
 	p := &r.plan
 	options := []kgo.Opt{
-		kgo.SeedBrokers(p.Bootstrap...), kgo.DefaultProduceTopic(p.Topic), kgo.ProducerLinger(p.Linger), kgo.ProducerBatchMaxBytes(p.BatchBytes),
-		kgo.MaxBufferedRecords(max(1<<16, p.InFlight)), kgo.RecordDeliveryTimeout(answerTimeout), kgo.ClientID("kaas-bench"),
+		kgo.DefaultProduceTopic(p.Topic), kgo.ProducerLinger(p.Linger), kgo.ProducerBatchMaxBytes(p.BatchBytes),
+		kgo.MaxBufferedRecords(max(1<<16, p.InFlight)), kgo.RecordDeliveryTimeout(answerTimeout),
 		kgo.ProducerBatchCompression(map[string]kgo.CompressionCodec{
 			"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 		}[p.Compression]),
@@ -23,7 +23,7 @@ func (r *run) producerClient() (*kgo.Client, error) {
 	if !p.Idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())
 	}
-	return kgo.NewClient(options...)
+	return kgo.NewClient(append(r.clientOptions(), options...)...)
 }
 
 // produce runs one producer until the run's end and flushes it.

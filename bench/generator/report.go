@@ -43,8 +43,14 @@ func (r *Result) table() string {
 		fmt.Fprintf(&out, "the backlog was read in %.2f s\n", s.DrainSeconds)
 	}
 	fmt.Fprintf(&out, "the generator itself used %.2f CPU s, %.2f CPU s/GB of values in and out\n", s.CPUSeconds, s.CPUPerGB)
+	if s.busy() {
+		fmt.Fprintf(&out, "it kept %.1f of %d processors busy, so it may be what limits: kaas bench frames sends prepared frames\n", s.CPUSeconds/s.Elapsed, s.Processors)
+	}
 	return out.String()
 }
+
+// busy tells whether the client may have been the bottleneck.
+func (s *Summary) busy() bool { return s.CPUSeconds > 0.5*float64(s.Processors)*s.Elapsed }
 
 // words say in one line what was done.
 func (p *Plan) words() string {

@@ -20,16 +20,21 @@ const answerTimeout = 60 * time.Second
 
 // run is a plan under way.
 type run struct {
-	plan   Plan
-	begin  time.Time
-	keys   [][]byte
-	starts map[int32]int64 // offset at the begin, by partition
-	idle   []net.Conn
+	plan     Plan
+	security security
+	begin    time.Time
+	keys     [][]byte
+	starts   map[int32]int64 // offset at the begin, by partition
+	idle     []net.Conn
 
 	// Counted from the begin, warm-up included.
 	sent, acknowledged, acknowledgedBytes, failed atomic.Int64
 	consumed, consumedBytes                       atomic.Int64
 	firstFailure                                  atomic.Pointer[error]
+	// When the last answer came and the last records were read, in nanoseconds since
+	// 1970; 0: never.
+	lastAnswer, lastRead atomic.Int64
+	drainBegin           time.Time // backlog: when consumers began; read after all of them have ended
 
 	produceLatency, endToEnd, connects *recorder
 }
@@ -70,6 +75,8 @@ type Summary struct {
 	Produce      Latency `json:"produce"`
 	EndToEnd     Latency `json:"endToEnd"`
 	Connect      Latency `json:"connect"`
+	Elapsed      float64 `json:"elapsedSeconds"` // with the warm-up, and until everything was read
+	Processors   int     `json:"processors"`     // of the generator's host
 	CPUSeconds   float64 `json:"generatorCPUSeconds"`
 	CPUPerGB     float64 `json:"generatorCPUSecondsPerGB"`
 }
@@ -92,16 +99,18 @@ func (r *run) produced(record *kgo.Record, intended time.Time, err error) {
 		r.firstFailure.CompareAndSwap(nil, &err)
 		return
 	}
+	now := time.Now()
 	r.acknowledged.Add(1)
 	r.acknowledgedBytes.Add(int64(len(record.Value)))
+	r.lastAnswer.Store(now.UnixNano())
 	if r.measured(intended) {
-		r.produceLatency.record(time.Since(intended))
+		r.produceLatency.record(now.Sub(intended))
 	}
 }
 
 // prepare makes the topic if it does not exist and notes where it ends.
 func (r *run) prepare(ctx context.Context) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(r.plan.Bootstrap...), kgo.ClientID("kaas-bench"))
+	client, err := kgo.NewClient(r.clientOptions()...)
 	if err != nil {
 		return err
 	}
@@ -136,7 +145,7 @@ func (r *run) prepare(ctx context.Context) error {
 		}
 		if err == nil {
 			ends.Each(func(o kadm.ListedOffset) { r.starts[o.Partition] = o.Offset })
-			return nil
+			return r.placeGroup(ctx, admin)
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("topic %s is not served: %w", r.plan.Topic, err)
@@ -145,12 +154,31 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 }
 
+// placeGroup commits for the group that it has read all that was there before.
+func (r *run) placeGroup(ctx context.Context, admin *kadm.Client) error {
+	if r.plan.Group == "" || r.plan.Consumers == 0 {
+		return nil
+	}
+	var offsets kadm.Offsets
+	for p, end := range r.starts {
+		offsets.AddOffset(r.plan.Topic, p, end, -1)
+	}
+	if err := admin.CommitAllOffsets(ctx, r.plan.Group, offsets); err != nil {
+		return fmt.Errorf("--group %s: to begin where the topic ends now: %w; a group with members can't be taken", r.plan.Group, err)
+	}
+	return nil
+}
+
 // Run does what the plan says; each interval is handed to progress.
 func Run(ctx context.Context, plan Plan, progress func(Point)) (*Result, error) {
 	if err := plan.validate(); err != nil {
 		return nil, err
 	}
-	r := &run{plan: plan, produceLatency: newRecorder(), endToEnd: newRecorder(), connects: newRecorder()}
+	login, err := readSecurity(plan.CommandConfig)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{plan: plan, security: login, produceLatency: newRecorder(), endToEnd: newRecorder(), connects: newRecorder()}
 	for i := range plan.Keys {
 		r.keys = append(r.keys, fmt.Appendf(nil, "key-%d", i))
 	}
@@ -167,7 +195,7 @@ func Run(ctx context.Context, plan Plan, progress func(Point)) (*Result, error) 
 	}
 	r.begin = time.Now()
 	s := newSampler(r, progress)
-	err := errors.Join(r.work(ctx), s.stop())
+	err = errors.Join(r.work(ctx), s.stop())
 	result := s.result()
 	if failure := r.firstFailure.Load(); failure != nil {
 		err = errors.Join(err, fmt.Errorf("%d records were not taken; the first: %w", r.failed.Load(), *failure))
@@ -203,6 +231,7 @@ func (r *run) work(ctx context.Context) error {
 	}
 	if r.plan.Backlog {
 		producers.Wait()
+		r.drainBegin = time.Now()
 	}
 	for i := range r.plan.Consumers {
 		others.Go(func() { failures.add(r.consume(consuming, i)) })

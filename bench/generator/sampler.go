@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"runtime"
 	"time"
 )
 
@@ -20,7 +21,6 @@ type sampler struct {
 	measuredFrom, measuredTo                    time.Time
 	measuredAcknowledged, measuredAcknowledgedB int64
 	measuredConsumed, measuredConsumedB         int64
-	firstRead, lastRead                         time.Time
 	mostLag                                     int64
 }
 
@@ -71,12 +71,6 @@ func (s *sampler) sample() {
 		p.LagRecords = max(acknowledged-consumed, 0)
 		s.mostLag = max(s.mostLag, p.LagRecords)
 	}
-	if consumed > s.consumed {
-		if s.firstRead.IsZero() {
-			s.firstRead = s.at
-		}
-		s.lastRead = now
-	}
 	if !p.WarmUp {
 		if s.measuredFrom.IsZero() {
 			s.measuredFrom = s.at
@@ -99,16 +93,23 @@ func (s *sampler) sample() {
 func (s *sampler) result() *Result {
 	r := s.r
 	seconds := max(s.measuredTo.Sub(s.measuredFrom).Seconds(), 1e-9)
+	// Each side's rate counts until its own end: a run goes on until everything was read.
+	begin := s.measuredFrom
+	producing := between(begin, r.lastAnswer.Load())
+	if r.plan.Backlog {
+		begin = r.drainBegin
+	}
+	consuming := between(begin, r.lastRead.Load())
 	summary := Summary{
 		Kind: "summary", Time: r.begin.UTC().Format(time.RFC3339), Plan: r.plan, Seconds: seconds,
 		Sent: r.sent.Load(), Acked: s.acknowledged, Failed: r.failed.Load(), Consumed: s.consumed,
-		ProducedPS: float64(s.measuredAcknowledged) / seconds, ProducedMB: float64(s.measuredAcknowledgedB) / seconds / 1e6,
-		ConsumedPS: float64(s.measuredConsumed) / seconds, ConsumedMB: float64(s.measuredConsumedB) / seconds / 1e6,
+		ProducedPS: float64(s.measuredAcknowledged) / producing, ProducedMB: float64(s.measuredAcknowledgedB) / producing / 1e6,
+		ConsumedPS: float64(s.measuredConsumed) / consuming, ConsumedMB: float64(s.measuredConsumedB) / consuming / 1e6,
 		MostLag: s.mostLag, Produce: latencyOf(r.produceLatency.total), EndToEnd: latencyOf(r.endToEnd.total), Connect: latencyOf(r.connects.total),
-		CPUSeconds: (s.cpu - s.firstCPU).Seconds(),
+		Elapsed: s.at.Sub(r.begin).Seconds(), Processors: runtime.NumCPU(), CPUSeconds: (s.cpu - s.firstCPU).Seconds(),
 	}
 	if r.plan.Backlog {
-		summary.DrainSeconds = s.lastRead.Sub(s.firstRead).Seconds()
+		summary.DrainSeconds = consuming
 	}
 	if moved := s.acknowledgedBytes + s.consumedBytes; moved > 0 {
 		summary.CPUPerGB = summary.CPUSeconds / (float64(moved) / 1e9)
@@ -120,4 +121,9 @@ func (s *sampler) result() *Result {
 		}
 	}
 	return &Result{Summary: summary, Points: s.points, curves: curves}
+}
+
+// between is the time from begin to an end in nanoseconds since 1970, in seconds, and never nothing.
+func between(begin time.Time, endNs int64) float64 {
+	return max(time.Unix(0, endNs).Sub(begin).Seconds(), 1e-3)
 }
