@@ -20,7 +20,8 @@ func (a *Admin) describeACLsAPI() codec.API {
 	return codec.API{
 		Key: 29, Name: "DescribeAcls", MinVersion: 0, MaxVersion: 3, Class: codec.Pool,
 		Handle: a.describeACLs, Refuse: refuseDescribeACLs,
-		Note: "the ACLs of all KafkaUsers that are in force; empty in dev mode",
+		EstimateBytes: a.estimateBindings,
+		Note:          "the ACLs of all KafkaUsers that are in force; empty in dev mode",
 	}
 }
 

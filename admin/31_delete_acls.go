@@ -23,7 +23,8 @@ func (a *Admin) deleteACLsAPI() codec.API {
 	return codec.API{
 		Key: 31, Name: "DeleteAcls", MinVersion: 0, MaxVersion: 3, Class: codec.Pool,
 		Handle: a.deleteACLs, Refuse: refuseDeleteACLs,
-		Note: "out of spec.authorization.acls",
+		EstimateBytes: a.estimateBindings,
+		Note:          "out of spec.authorization.acls",
 	}
 }
 

@@ -23,7 +23,8 @@ func (a *Admin) describeClientQuotasAPI() codec.API {
 	return codec.API{
 		Key: 48, Name: "DescribeClientQuotas", MinVersion: 0, MaxVersion: 1, Class: codec.Pool,
 		Handle: a.describeClientQuotas, Refuse: refuseDescribeClientQuotas,
-		Note: "users only",
+		EstimateBytes: a.estimateUsers,
+		Note:          "users only",
 	}
 }
 

@@ -18,7 +18,8 @@ func (a *Admin) describeUserScramCredentialsAPI() codec.API {
 	return codec.API{
 		Key: 50, Name: "DescribeUserScramCredentials", MinVersion: 0, MaxVersion: 0, Class: codec.Pool,
 		Handle: a.describeUserScramCredentials, Refuse: refuseDescribeUserScramCredentials,
-		Note: "SCRAM-SHA-512 only",
+		EstimateBytes: a.estimateUsers,
+		Note:          "SCRAM-SHA-512 only",
 	}
 }
 

@@ -13,6 +13,25 @@ import (
 // What DescribeAcls, CreateAcls and DeleteAcls share. ACLs live in
 // spec.authorization.acls of the KafkaUser that is their principal.
 
+// bindingBytes bounds what one binding takes on its way into an answer, in memory and
+// on the wire, with names of a common length; userBytes the same of a user.
+const (
+	bindingBytes = 512
+	userBytes    = 512
+)
+
+// estimateBindings is for answers that may hold every ACL.
+func (a *Admin) estimateBindings(_ codec.Header, bodyBytes int) int {
+	_, bindings := a.Users.Counts()
+	return codec.DefaultEstimate(bodyBytes) + bindings*bindingBytes
+}
+
+// estimateUsers is for answers that may name every user.
+func (a *Admin) estimateUsers(_ codec.Header, bodyBytes int) int {
+	users, _ := a.Users.Counts()
+	return codec.DefaultEstimate(bodyBytes) + users*userBytes
+}
+
 const clusterDenied = "Cluster authorization failed."
 
 // aclsDenied is the answer of a request about ACLs that is not served: not allowed,

@@ -13,6 +13,7 @@ import (
 
 	"kaas/auth"
 	"kaas/auth/scram"
+	"kaas/codec"
 	"kaas/meta"
 )
 
@@ -388,5 +389,32 @@ func TestUsersInDevMode(t *testing.T) {
 	}
 	if got := h.alterScram(nil, upsertion("alice", 4096)); got["alice"] != kerr.ClusterAuthorizationFailed.Code {
 		t.Error(got)
+	}
+}
+
+// The memory of an answer that may hold every ACL is asked for before it is taken.
+func TestAnswersOfAllACLsAreEstimated(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, harnessOptions{overrides: []string{enforce}})
+	h.mustCreateUser("alice", "")
+	request := kmsg.NewPtrCreateACLsRequest()
+	for i := range 2000 {
+		request.Creations = append(request.Creations, acl(fmt.Sprintf("User:alice TOPIC topic-%d LITERAL * READ ALLOW", i)))
+	}
+	h.call(request, 3)
+	all := anyACL()
+	s := h.submit(all, 3)
+	reply := len(<-s.reply)
+	for _, key := range []int16{29, 31} {
+		api := h.apis[key]
+		if got := api.Estimate(codec.Header{Key: key, Version: 3}, 20); got < 4*reply || got > 40*reply {
+			t.Errorf("key %d: %d bytes for an answer of %d", key, got, reply)
+		}
+	}
+	for _, key := range []int16{48, 50} {
+		api := h.apis[key]
+		if one, none := api.Estimate(codec.Header{Key: key}, 20), codec.DefaultEstimate(20); one <= none {
+			t.Errorf("key %d: %d bytes with a user, %d without", key, one, none)
+		}
 	}
 }

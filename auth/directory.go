@@ -21,11 +21,22 @@ type Account struct {
 	*User
 	Resource string // metadata.name
 	rules    *rules
+	bindings int // operations of all ACLs
+}
+
+// newAccount compiles a user.
+func newAccount(user *User, resource string) *Account {
+	account := &Account{User: user, Resource: resource, rules: newRules(user.ACLs)}
+	for i := range user.ACLs {
+		account.bindings += len(user.ACLs[i].Operations)
+	}
+	return account
 }
 
 // set is everything that is in force at one moment. Immutable once published.
 type set struct {
 	accounts map[string]*Account // by principal, "User:alice"
+	bindings int                 // of all accounts
 	everyone *rules              // of the principal "User:*"
 	// named holds a rule that allows everything for each resource pattern of any
 	// ACL; nil unless somebody needs to know what no ACL is about.
@@ -205,11 +216,11 @@ func (d *Directory) note(event meta.Event) (changed bool) {
 	next := &entry{object: withoutSpec(object), broken: err != nil}
 	switch {
 	case err == nil:
-		next.account = &Account{User: user, Resource: name, rules: newRules(user.ACLs)}
+		next.account = newAccount(user, name)
 	case same && old.account.Name == user.Name:
 		next.account = old.account
 	default:
-		next.account = &Account{User: user, Resource: name, rules: newRules(user.ACLs)}
+		next.account = newAccount(user, name)
 	}
 	if err != nil {
 		d.options.Logger.Warn("a KafkaUser is refused; what was in force stays", "resource", name, "user", user.Name, "error", err)
@@ -234,6 +245,9 @@ func (d *Directory) publish() {
 			continue // the oldest has the name
 		}
 		winners[principal], next.accounts[principal] = e.object, e.account
+	}
+	for _, account := range next.accounts {
+		next.bindings += account.bindings
 	}
 	if everyone := next.accounts[EveryonePrincipal]; everyone != nil {
 		next.everyone = everyone.rules
@@ -286,6 +300,12 @@ func (d *Directory) Credential(user string) *scram.Credential {
 		return account.Credential
 	}
 	return nil
+}
+
+// Counts is how many users are in force, and how many bindings their ACLs are.
+func (d *Directory) Counts() (users, bindings int) {
+	current := d.current.Load()
+	return len(current.accounts), current.bindings
 }
 
 // Accounts lists all users by name.

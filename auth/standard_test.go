@@ -16,7 +16,7 @@ func directoryOf(users ...*User) *Directory {
 	d.options.IndexResources = true
 	for _, user := range users {
 		object := &meta.KafkaUser{Metadata: meta.ObjectMeta{Name: meta.UserResourceName(user.Name)}}
-		d.state[object.Metadata.Name] = &entry{object: object, account: &Account{User: user, Resource: object.Metadata.Name, rules: newRules(user.ACLs)}}
+		d.state[object.Metadata.Name] = &entry{object: object, account: newAccount(user, object.Metadata.Name)}
 	}
 	d.publish()
 	return d
