@@ -256,6 +256,7 @@ func (m *Machine) leaveConsumer(t *coord.Turn, g *group, members []kmsg.LeaveGro
 			code = codeUnknownMemberID
 		}
 		if code == 0 {
+			m.logger.Info("member leaves a consumer group", "group", g.id, "member", mem.id, "instance", mem.instanceID(), "reason", givenReason(one.Reason))
 			out = append(out, mem)
 		}
 		id := one.MemberID
@@ -267,7 +268,6 @@ func (m *Machine) leaveConsumer(t *coord.Turn, g *group, members []kmsg.LeaveGro
 	if len(out) == 0 {
 		return
 	}
-	m.logger.Info("members leave a consumer group", "group", g.id, "members", len(out))
 	if err := m.fence(t, g, out...); err != nil {
 		for i := range r.Members {
 			if r.Members[i].ErrorCode == 0 {

@@ -219,17 +219,21 @@ func (j *joining) adopt(mem *member) {
 }
 
 func (j *joining) reason() string {
-	if j.req.Version < joinCarriesAReason || j.req.Reason == nil || *j.req.Reason == "" {
+	if j.req.Version < joinCarriesAReason {
 		return defaultReasonOfOldClient
 	}
-	return cut(*j.req.Reason)
+	return givenReason(j.req.Reason)
 }
 
-func cut(reason string) string {
-	if len(reason) > reasonLengthInLogs {
-		return reason[:reasonLengthInLogs]
+// givenReason is what a client says why it joins or leaves (KIP-800), as it is logged.
+func givenReason(reason *string) string {
+	switch {
+	case reason == nil || *reason == "":
+		return defaultReasonOfOldClient
+	case len(*reason) > reasonLengthInLogs:
+		return (*reason)[:reasonLengthInLogs]
 	}
-	return reason
+	return *reason
 }
 
 // newMember makes a member that is not in the group yet.

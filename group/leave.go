@@ -30,8 +30,8 @@ func (m *Machine) LeaveGroup(t *coord.Turn, groupID string, members []kmsg.Leave
 		if g != nil {
 			code = m.leave(t, g, one, &left)
 		}
-		if code == 0 && one.Reason != nil && *one.Reason != "" {
-			reason = cut(*one.Reason)
+		if code == 0 {
+			reason = givenReason(one.Reason)
 		}
 		r.Members = append(r.Members, kmsg.LeaveGroupResponseMember{MemberID: one.MemberID, InstanceID: one.InstanceID, ErrorCode: code})
 	}
@@ -63,6 +63,7 @@ func (m *Machine) leave(t *coord.Turn, g *group, one *kmsg.LeaveGroupRequestMemb
 			return codeUnknownMemberID
 		}
 	} else if p := g.pending[memberID]; p != nil {
+		m.logger.Info("member id is given back", "group", g.id, "member", p.id, "reason", givenReason(one.Reason))
 		t.Cancel(&p.session)
 		delete(g.pending, p.id)
 		return 0
@@ -70,7 +71,7 @@ func (m *Machine) leave(t *coord.Turn, g *group, one *kmsg.LeaveGroupRequestMemb
 		return code
 	}
 	mem := g.members[memberID]
-	m.logger.Info("member leaves", "group", g.id, "member", mem.id, "instance", mem.instanceID)
+	m.logger.Info("member leaves", "group", g.id, "member", mem.id, "instance", mem.instanceID, "reason", givenReason(one.Reason))
 	m.removeMember(t, g, mem)
 	*left = true
 	return 0
