@@ -121,6 +121,12 @@ func (p *txnProducer) commitOffset(version int16, group string, offset int64) in
 	return call[*kmsg.TxnOffsetCommitResponse](p.t, p.b, testSession(), p.offsetRequest(version, group, offset)).Topics[0].Partitions[0].ErrorCode
 }
 
+func (p *txnProducer) addOffsets(group string) int16 {
+	add := versioned(kmsg.NewPtrAddOffsetsToTxnRequest(), 4)
+	add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = p.txn, p.id, p.epoch, group
+	return call[*kmsg.AddOffsetsToTxnResponse](p.t, p.b, testSession(), add).ErrorCode
+}
+
 func (p *txnProducer) offsetRequest(version int16, group string, offset int64) *kmsg.TxnOffsetCommitRequest {
 	request := versioned(kmsg.NewPtrTxnOffsetCommitRequest(), version)
 	request.TransactionalID, request.Group, request.ProducerID, request.ProducerEpoch, request.Generation = p.txn, group, p.id, p.epoch, -1
@@ -531,6 +537,33 @@ func TestTransactionAuthorization(t *testing.T) {
 		{deny{"WRITE TRANSACTIONAL_ID x": true}, "offsets", func() int16 { return p.commitOffset(5, "g", 1) }, kerr.TransactionalIDAuthorizationFailed},
 		{deny{"READ GROUP g": true}, "offsets", func() int16 { return p.commitOffset(5, "g", 1) }, kerr.GroupAuthorizationFailed},
 		{deny{"READ TOPIC t": true}, "offsets", func() int16 { return p.commitOffset(5, "g", 1) }, kerr.TopicAuthorizationFailed},
+		{deny{"WRITE TRANSACTIONAL_ID x": true}, "add offsets", func() int16 { return p.addOffsets("g") }, kerr.TransactionalIDAuthorizationFailed},
+		{deny{"READ GROUP g": true}, "add offsets", func() int16 { return p.addOffsets("g") }, kerr.GroupAuthorizationFailed},
+		{deny{"READ GROUP h": true}, "add offsets", func() int16 { return p.addOffsets("g") }, nil},
+		{deny{"WRITE TRANSACTIONAL_ID x": true}, "init", func() int16 {
+			request := versioned(kmsg.NewPtrInitProducerIDRequest(), 4)
+			request.TransactionalID, request.TransactionTimeoutMillis = &p.txn, 60_000
+			return call[*kmsg.InitProducerIDResponse](t, b, testSession(), request).ErrorCode
+		}, kerr.TransactionalIDAuthorizationFailed},
+		{deny{"DESCRIBE TRANSACTIONAL_ID x": true}, "find", func() int16 {
+			request := versioned(kmsg.NewPtrFindCoordinatorRequest(), 4)
+			request.CoordinatorType, request.CoordinatorKeys = 1, []string{"x"}
+			return call[*kmsg.FindCoordinatorResponse](t, b, testSession(), request).Coordinators[0].ErrorCode
+		}, kerr.TransactionalIDAuthorizationFailed},
+		{deny{"DESCRIBE TOPIC t": true}, "topics that are described", func() int16 {
+			request := kmsg.NewPtrDescribeTransactionsRequest()
+			request.TransactionalIDs = []string{"x"}
+			state := call[*kmsg.DescribeTransactionsResponse](t, b, testSession(), request).TransactionStates[0]
+			if state.ErrorCode != 0 || state.State != "Ongoing" {
+				t.Errorf("%+v", state)
+			}
+			for _, topic := range state.Topics {
+				if topic.Topic == "t" {
+					t.Errorf("a topic that may not be seen is shown: %+v", state)
+				}
+			}
+			return state.ErrorCode
+		}, nil},
 		{deny{"DESCRIBE TRANSACTIONAL_ID x": true}, "describe", func() int16 {
 			request := kmsg.NewPtrDescribeTransactionsRequest()
 			request.TransactionalIDs = []string{"x"}

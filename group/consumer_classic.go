@@ -41,7 +41,7 @@ func (m *Machine) classicBeat(t *coord.Turn, g *group, client Client, req *kmsg.
 		r.MemberID = client.ID + "-" + m.config.NewMemberSuffix()
 	}
 	switch {
-	case int64(len(c.members)) >= int64(m.config.ConsumerMaxSize) && c.members[req.MemberID] == nil:
+	case g.full(m.config.ConsumerMaxSize, req.MemberID, req.InstanceID):
 		return nil, codeGroupMaxSizeReached
 	case !c.supports(req):
 		return nil, codeInconsistentProtocol

@@ -20,6 +20,10 @@ const (
 // DescribeConsumerGroup shows one group of the consumer protocol. Authorised
 // operations, and topics that may not be seen, are left to the handler.
 func (m *Machine) DescribeConsumerGroup(t *coord.Turn, id string, done func(*kmsg.ConsumerGroupDescribeResponseGroup)) {
+	if id == "" {
+		done(DescribeConsumerError(id, codeInvalidGroupID))
+		return
+	}
 	g := m.groups[id]
 	if g == nil || g.consumer == nil {
 		message := "Group " + id + " not found."

@@ -76,7 +76,7 @@ func (m *Machine) checkConsumerHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest
 // consumerBeat is a heartbeat of a member that joins or is in.
 func (m *Machine) consumerBeat(t *coord.Turn, client Client, req *kmsg.ConsumerGroupHeartbeatRequest, allowed TopicFilter) (*kmsg.ConsumerGroupHeartbeatResponse, *refusal) {
 	owned := ownedTopics(req.Topics)
-	g, err := m.groupForConsumer(t, req.Group, req.MemberID, req.MemberEpoch == epochJoin)
+	g, err := m.groupForConsumer(t, req)
 	if err != nil {
 		return nil, err
 	}
@@ -127,23 +127,15 @@ func heartbeatAssignment(o ownedPartitions) *kmsg.ConsumerGroupHeartbeatResponse
 
 // groupForConsumer finds the group for a member that speaks the consumer protocol.
 // Who joins makes one, or turns a classic group into one.
-func (m *Machine) groupForConsumer(t *coord.Turn, id, memberID string, joins bool) (*group, *refusal) {
+func (m *Machine) groupForConsumer(t *coord.Turn, req *kmsg.ConsumerGroupHeartbeatRequest) (*group, *refusal) {
+	id, joins := req.Group, req.MemberEpoch == epochJoin
 	g := m.groups[id]
-	size := 0
 	switch {
 	case g == nil && !joins:
 		return nil, refuse(codeGroupIDNotFound, "group "+id+" does not exist")
 	case g != nil && g.consumer == nil && !joins:
 		return nil, refuse(codeGroupIDNotFound, "group "+id+" is no consumer group")
-	case g != nil && g.consumer != nil:
-		size = len(g.consumer.members)
-		if g.consumer.members[memberID] != nil {
-			size = 0 // it is in already
-		}
-	case g != nil:
-		size = len(g.members)
-	}
-	if int64(size) >= int64(m.config.ConsumerMaxSize) {
+	case g != nil && g.full(m.config.ConsumerMaxSize, req.MemberID, req.InstanceID):
 		return nil, refuse(codeGroupMaxSizeReached, "the group has as many members as group.consumer.max.size allows")
 	}
 	switch {
@@ -156,6 +148,16 @@ func (m *Machine) groupForConsumer(t *coord.Turn, id, memberID string, joins boo
 	default:
 		return g, m.upgrade(t, g)
 	}
+}
+
+// full: the group takes no further member of the consumer protocol. Who is in already,
+// and who comes to take the place of a static member, does not make it larger.
+func (g *group) full(maxSize int32, memberID string, instanceID *string) bool {
+	members, in := len(g.members), g.members[memberID] != nil || instanceID != nil && g.static[*instanceID] != ""
+	if c := g.consumer; c != nil {
+		members, in = len(c.members), c.members[memberID] != nil || instanceID != nil && c.static[*instanceID] != ""
+	}
+	return int64(members) >= int64(maxSize) && !in
 }
 
 // beatingMember finds who beats and checks its epoch; nil: it is new.

@@ -46,7 +46,7 @@ func scriptNumber(text string) int64 {
 
 func (s *script) txnCommit(w words) {
 	req := kmsg.NewPtrTxnOffsetCommitRequest()
-	req.Version, req.Group, req.ProducerID, req.ProducerEpoch = 5, w.arg(0), scriptNumber(w.arg(1)), int16(scriptNumber(w.arg(2)))
+	req.Version, req.Group, req.ProducerID, req.ProducerEpoch = int16(w.num("version", 5)), w.arg(0), scriptNumber(w.arg(1)), int16(scriptNumber(w.arg(2)))
 	req.MemberID, req.InstanceID, req.Generation = w.get("member", ""), w.pointer("instance"), int32(w.num("generation", -1))
 	var verified *Verification
 	for _, arg := range w.args[3:] {

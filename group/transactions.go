@@ -148,16 +148,23 @@ func (m *Machine) TxnOffsetCommit(t *coord.Turn, req *kmsg.TxnOffsetCommitReques
 	reply(t, done, response, func(code int16) *kmsg.TxnOffsetCommitResponse { return TxnCommitResponse(req, code) })
 }
 
+// txnCommitNamesEpochs: from v6 on TxnOffsetCommit answers GROUP_ID_NOT_FOUND and
+// STALE_MEMBER_EPOCH; producers before it know ILLEGAL_GENERATION only.
+const txnCommitNamesEpochs = 6
+
 // checkTxnCommit says whether the member may commit now (KIP-447); producers from
 // before it name no member (ClassicGroup.validateOffsetCommit).
 func (m *Machine) checkTxnCommit(g *group, req *kmsg.TxnOffsetCommitRequest) int16 {
 	switch {
 	case g == nil && req.Generation >= 0:
+		if req.Version >= txnCommitNamesEpochs {
+			return codeGroupIDNotFound
+		}
 		return codeIllegalGeneration
 	case g == nil, req.Generation < 0 && g.state == stateEmpty && g.consumer == nil, req.Generation < 0 && req.MemberID == unknownMemberID && req.InstanceID == nil:
 		return 0
 	case g.consumer != nil:
-		return g.consumer.consumerCommit(req.MemberID, req.Generation, true, func(had func(assignor.TopicID, int32) bool) bool {
+		code := g.consumer.consumerCommit(req.MemberID, req.Generation, true, func(had func(assignor.TopicID, int32) bool) bool {
 			for i := range req.Topics {
 				for j := range req.Topics[i].Partitions {
 					if !had(req.Topics[i].TopicID, req.Topics[i].Partitions[j].Partition) {
@@ -167,6 +174,10 @@ func (m *Machine) checkTxnCommit(g *group, req *kmsg.TxnOffsetCommitRequest) int
 			}
 			return true
 		})
+		if code == codeStaleMemberEpoch && req.Version < txnCommitNamesEpochs {
+			code = codeIllegalGeneration
+		}
+		return code
 	}
 	if code := g.validate(req.MemberID, req.InstanceID); code != 0 {
 		return code
