@@ -114,6 +114,7 @@ nightly: build
 	$(GO) test -count=1 -v -timeout 10m -run 'TestStoreThatHangs' ./cmd/kaas -hang.for=1m
 	KAAS_SEED=random $(GO) test -count=4 -timeout 1h -run 'TestConsumerSimulation|TestSimulation$$' ./group ./broker/coordinators
 	KAAS_BIN=$(abspath kaas) $(GO) test -tags e2e -count=20 -timeout 2h ./e2e -run TestLogAsKafkas -cleaner.steps=400
+	KAAS_E2E_LONG=1 KAAS_BIN=$(abspath kaas) $(GO) test -tags e2e -count=1 -parallel 8 -timeout 10m -v ./e2e -run TestDeadlinesAsKafka
 
 clean:
 	rm -rf kaas bin

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -72,13 +73,22 @@ func (g *groupPair) ask(t *testing.T, what string, build func(side int) kmsg.Req
 		must(t, again.ReadFrom(answers[side].AppendTo(nil)))
 		text, err := json.Marshal(g.even(side, again))
 		must(t, err)
-		compared[side] = string(text)
-		for id, name := range g.names[side] {
-			compared[side] = strings.ReplaceAll(compared[side], id, name)
-		}
+		compared[side] = g.named(side, string(text))
 	}
 	mustAgree(t, what, compared)
 	return answers
+}
+
+// madeID is a member id that a broker made: client or instance, and a random UUID.
+var madeID = regexp.MustCompile(`[a-z]+-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// named calls members by their names; of those that no answer has named yet, only that
+// they are there.
+func (g *groupPair) named(side int, text string) string {
+	for id, name := range g.names[side] {
+		text = strings.ReplaceAll(text, id, name)
+	}
+	return madeID.ReplaceAllString(text, "someone")
 }
 
 // name gives a member id that a broker made a name by its order.
@@ -117,7 +127,7 @@ func (g *groupPair) even(side int, response kmsg.Response) kmsg.Response {
 			}
 		}
 	}
-	named := func(id string) string { return cmp.Or(g.names[side][id], id) }
+	named := func(id string) string { return g.named(side, id) }
 	switch r := response.(type) {
 	case *kmsg.ConsumerGroupHeartbeatResponse:
 		r.ErrorMessage = nil
@@ -125,9 +135,13 @@ func (g *groupPair) even(side int, response kmsg.Response) kmsg.Response {
 			for i := range r.Assignment.Topics {
 				id(&r.Assignment.Topics[i].TopicID)
 				slices.Sort(r.Assignment.Topics[i].Partitions)
+				if g.random {
+					r.Assignment.Topics[i].Partitions = nil
+				}
 			}
 		}
 	case *kmsg.ConsumerGroupDescribeResponse:
+		slices.SortStableFunc(r.Groups, func(a, b kmsg.ConsumerGroupDescribeResponseGroup) int { return cmp.Compare(a.Group, b.Group) })
 		for i := range r.Groups {
 			r.Groups[i].ErrorMessage = nil
 			slices.SortFunc(r.Groups[i].Members, func(a, b kmsg.ConsumerGroupDescribeResponseGroupMember) int {
@@ -140,9 +154,16 @@ func (g *groupPair) even(side int, response kmsg.Response) kmsg.Response {
 				topics(m.TargetAssignment.TopicPartitions)
 			}
 		}
+	case *kmsg.JoinGroupResponse:
+		slices.SortFunc(r.Members, func(a, b kmsg.JoinGroupResponseMember) int {
+			return cmp.Compare(g.named(side, a.MemberID), g.named(side, b.MemberID))
+		})
 	case *kmsg.DescribeGroupsResponse:
 		for i := range r.Groups {
 			r.Groups[i].ErrorMessage = nil
+			slices.SortFunc(r.Groups[i].Members, func(a, b kmsg.DescribeGroupsResponseGroupMember) int {
+				return cmp.Compare(g.named(side, a.MemberID), g.named(side, b.MemberID))
+			})
 		}
 		slices.SortFunc(r.Groups, func(a, b kmsg.DescribeGroupsResponseGroup) int { return cmp.Compare(a.Group, b.Group) })
 	case *kmsg.FindCoordinatorResponse:

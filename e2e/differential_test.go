@@ -43,7 +43,7 @@ func TestAnswersAsKafka(t *testing.T) {
 	for name, answers := range map[string]func(*testing.T, [2]*broker){
 		"produce": produceAnswers, "fetch sessions": fetchAnswers, "offset lookups": lookupAnswers,
 		"consumer groups": consumerGroupAnswers, "classic groups": classicGroupAnswers, "transactions": transactionAnswers,
-		"configs and quotas": configAnswers, "admin": adminAnswers,
+		"configs and quotas": configAnswers, "admin": adminAnswers, "members": memberAnswers,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,8 +86,14 @@ func exchange(t *testing.T, conn net.Conn, request kmsg.Request) kmsg.Response {
 	must(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
 	_, err := conn.Write(kmsg.NewRequestFormatter(kmsg.FormatterClientID("differential")).AppendRequest(nil, request, 1))
 	must(t, err)
+	return receive(t, conn, request)
+}
+
+// receive reads the answer to a request that was sent.
+func receive(t *testing.T, conn net.Conn, request kmsg.Request) kmsg.Response {
+	t.Helper()
 	var length [4]byte
-	_, err = io.ReadFull(conn, length[:])
+	_, err := io.ReadFull(conn, length[:])
 	must(t, err)
 	answer := make([]byte, binary.BigEndian.Uint32(length[:]))
 	_, err = io.ReadFull(conn, answer)

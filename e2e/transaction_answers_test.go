@@ -59,9 +59,7 @@ func (x *txnPair) ask(t *testing.T, what string, build func(side int) kmsg.Reque
 			answers[side] = exchange(t, x.conns[side], request)
 			again := request.ResponseKind()
 			must(t, again.ReadFrom(answers[side].AppendTo(nil)))
-			text, err := json.Marshal(x.evenTxn(side, again))
-			must(t, err)
-			compared[side] = string(text)
+			compared[side] = x.text(t, side, again)
 			if !slices.ContainsFunc(comeAgain, func(code string) bool { return strings.Contains(compared[side], code) }) || time.Now().After(deadline) {
 				break
 			}
@@ -69,6 +67,17 @@ func (x *txnPair) ask(t *testing.T, what string, build func(side int) kmsg.Reque
 	}
 	mustAgree(t, what, compared)
 	return answers
+}
+
+// text is an answer as it is compared.
+func (x *txnPair) text(t *testing.T, side int, response kmsg.Response) string {
+	t.Helper()
+	if joined, ok := response.(*kmsg.JoinGroupResponse); ok && joined.MemberID != "" {
+		x.name(side, joined.MemberID)
+	}
+	text, err := json.Marshal(x.evenTxn(side, response))
+	must(t, err)
+	return x.named(side, string(text))
 }
 
 func (x *txnPair) evenTxn(side int, response kmsg.Response) kmsg.Response {
@@ -226,15 +235,19 @@ func (x *txnPair) end(t *testing.T, what string, version int16, s stamp, commit 
 func (x *txnPair) write(t *testing.T, what string, version int16, s stamp, sequence int32) {
 	t.Helper()
 	x.ask(t, fmt.Sprintf("Produce v%d %s", version, what), func(side int) kmsg.Request {
-		r := x.produce(side, version, -1, 0, rawBatch(time.Now().UnixMilli(), func(b []byte) {
-			b[22] |= 0x10
-			binary.BigEndian.PutUint64(b[43:], uint64(x.producerID(side, s.producer)))
-			binary.BigEndian.PutUint16(b[51:], uint16(s.epoch))
-			binary.BigEndian.PutUint32(b[53:], uint32(sequence))
-		}, "x")).(*kmsg.ProduceRequest)
+		r := x.produce(side, version, -1, 0, transactionalBatch(x.producerID(side, s.producer), s.epoch, sequence)).(*kmsg.ProduceRequest)
 		r.TransactionID = &s.id
 		return r
 	})
+}
+
+func transactionalBatch(producer int64, epoch int16, sequence int32) []byte {
+	return rawBatch(time.Now().UnixMilli(), func(b []byte) {
+		b[22] |= 0x10
+		binary.BigEndian.PutUint64(b[43:], uint64(producer))
+		binary.BigEndian.PutUint16(b[51:], uint16(epoch))
+		binary.BigEndian.PutUint32(b[53:], uint32(sequence))
+	}, "x")
 }
 
 // settle waits until no broker is writing markers any more: neither waits for them
@@ -308,15 +321,20 @@ func transactionAnswers(t *testing.T, brokers [2]*broker) {
 }
 
 // awaitTransactions waits until both brokers have made the topic of the transactions,
-// which they do at the first use.
+// which they do when somebody looks for a coordinator, and have loaded it.
 func (x *txnPair) awaitTransactions(t *testing.T) {
 	t.Helper()
 	for side := range sides {
 		eventually(t, 60*time.Second, func() error {
+			find := kmsg.NewPtrFindCoordinatorRequest()
+			find.Version, find.CoordinatorType, find.CoordinatorKeys = 4, 1, []string{"first use"}
+			if code := exchange(t, x.conns[side], find).(*kmsg.FindCoordinatorResponse).Coordinators[0].ErrorCode; code != 0 {
+				return fmt.Errorf("FindCoordinator: error %d", code)
+			}
 			r := kmsg.NewPtrInitProducerIDRequest()
 			r.Version, r.TransactionalID, r.TransactionTimeoutMillis = 2, ptr("first use"), 1000
 			if code := exchange(t, x.conns[side], r).(*kmsg.InitProducerIDResponse).ErrorCode; code != 0 {
-				return fmt.Errorf("error %d", code)
+				return fmt.Errorf("InitProducerId: error %d", code)
 			}
 			return nil
 		})
