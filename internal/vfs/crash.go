@@ -11,7 +11,8 @@ import (
 // to (docs/format/disks.md):
 //
 //   - contents of a file survive up to its last Datasync; of the writes and truncations after it any subset survives, a
-//     write also as a prefix or as zeroes of its length;
+//     write also as a prefix or as zeroes of its length, and one of a file that is opened Direct, which reaches the disk in
+//     pieces of any order, as a suffix;
 //   - entries of a directory survive up to its last SyncDir; of the changes after it a prefix survives; a rename within one
 //     directory is one step;
 //   - syncing a file does not make its name durable, and the other way round.
@@ -26,6 +27,18 @@ type fileOp struct {
 	at       int64
 	data     []byte
 	truncate bool // to at
+	direct   bool
+}
+
+// kinds is how many outcomes an operation has that was not synced.
+func (op fileOp) kinds() int {
+	switch {
+	case op.truncate:
+		return whole + 1
+	case op.direct:
+		return suffix + 1
+	}
+	return zeroes + 1
 }
 
 // dirOp puts node at name (nil: takes it away) and takes from away, in one step.
@@ -73,7 +86,7 @@ const (
 	whole
 	prefix
 	zeroes
-	outcomes
+	suffix
 )
 
 func (op fileOp) apply(content []byte, outcome int) []byte {
@@ -86,17 +99,19 @@ func (op fileOp) apply(content []byte, outcome int) []byte {
 		}
 		return append(content, make([]byte, op.at-int64(len(content)))...)
 	}
-	data := op.data
+	data, at := op.data, op.at
 	switch outcome {
 	case prefix:
 		data = data[:len(data)/2]
 	case zeroes:
 		data = make([]byte, len(data))
+	case suffix:
+		at, data = at+int64(len(data)/2), data[len(data)/2:]
 	}
-	if end := op.at + int64(len(data)); end > int64(len(content)) {
+	if end := at + int64(len(data)); end > int64(len(content)) {
 		content = append(content, make([]byte, end-int64(len(content)))...)
 	}
-	copy(content[op.at:], data)
+	copy(content[at:], data)
 	return content
 }
 
@@ -176,11 +191,7 @@ func cloneNode(n *memNode, choose func(int) int, made map[*memNode]*memNode) (*m
 func cloneFile(n *memNode, choose func(int) int, made map[*memNode]*memNode) (*memNode, error) {
 	content := append([]byte(nil), n.durable.content...)
 	for _, op := range n.durable.fileOps {
-		kinds := outcomes
-		if op.truncate {
-			kinds = whole + 1
-		}
-		content = op.apply(content, choose(kinds))
+		content = op.apply(content, choose(op.kinds()))
 	}
 	fd, err := unix.MemfdCreate("clone", unix.MFD_CLOEXEC)
 	if err != nil {

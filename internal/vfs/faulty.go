@@ -131,3 +131,11 @@ func (f *faultyFile) Datasync() error {
 	}
 	return f.File.Datasync()
 }
+
+// WriteSync has a crash point between its two halves.
+func (f *faultyFile) WriteSync(p []byte, off int64) error {
+	if _, err := f.WriteAt(p, off); err != nil {
+		return err
+	}
+	return f.Datasync()
+}

@@ -100,7 +100,7 @@ func (m *Mem) OpenFile(name string, flag Flag) (File, error) {
 	if err != nil {
 		return nil, pathError("open", name, err)
 	}
-	f := &memFile{osFile: osFile{fd: fd, name: name}, m: m, node: node}
+	f := &memFile{osFile: osFile{fd: fd, name: name}, m: m, node: node, direct: flag&Direct != 0}
 	if flag&Truncate != 0 {
 		if err := f.truncateLocked(0); err != nil {
 			return nil, errors.Join(err, f.osFile.Close())
@@ -123,18 +123,30 @@ func (m *Mem) unlink(d *memNode, name string) {
 // memFile is an open file of a Mem.
 type memFile struct {
 	osFile
-	m    *Mem
-	node *memNode
+	m      *Mem
+	node   *memNode
+	direct bool
+}
+
+// ReadAt and WriteAt are as strict as a disk about what is opened Direct.
+func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
+	if f.direct && !directly(p, off) {
+		return 0, f.fail("pread", unix.EINVAL)
+	}
+	return f.osFile.ReadAt(p, off)
 }
 
 func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
+	if f.direct && !directly(p, off) {
+		return 0, f.fail("pwrite", unix.EINVAL)
+	}
 	if !f.m.record {
 		return f.osFile.WriteAt(p, off)
 	}
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
 	n, err := f.osFile.WriteAt(p, off)
-	f.m.pendFile(f.node, fileOp{at: off, data: append([]byte(nil), p[:n]...)})
+	f.m.pendFile(f.node, fileOp{at: off, data: append([]byte(nil), p[:n]...), direct: f.direct})
 	return n, err
 }
 
@@ -160,6 +172,20 @@ func (f *memFile) Datasync() error {
 		f.node.durable.syncFile()
 	}
 	return nil
+}
+
+func (f *memFile) WriteSync(p []byte, off int64) error {
+	if _, err := f.WriteAt(p, off); err != nil {
+		return err
+	}
+	return f.Datasync()
+}
+
+// Linked knows renames from the name of the opening only.
+func (f *memFile) Linked() (bool, error) {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	return f.m.find(f.name) == f.node, nil
 }
 
 // MkdirAll makes name and what is missing above it.

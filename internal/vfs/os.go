@@ -34,6 +34,9 @@ func (osFS) OpenFile(name string, flag Flag) (File, error) {
 	if flag&Truncate != 0 {
 		mode |= unix.O_TRUNC
 	}
+	if flag&Direct != 0 {
+		mode |= unix.O_DIRECT
+	}
 	// unix.Open, not os.OpenFile: no finalizer, no poller registration and no extra object for ten thousand idle files.
 	for {
 		fd, err := unix.Open(name, mode, openMode)

@@ -24,7 +24,14 @@ const (
 	Exclusive                  // with Create: fail with fs.ErrExist when it is there
 	Truncate                   // empty it
 	ReadOnly
+	// Direct goes past the page cache: memory, position and length of each read and write are multiples of
+	// DirectAlignment (AlignedBytes). A file system that can't do it refuses it at the opening or at the first write
+	// (Refused). It promises nothing about durability: that is still Datasync's.
+	Direct
 )
+
+// DirectAlignment is in bytes; the sectors of no disk in use are larger.
+const DirectAlignment = 4096
 
 // Entry is one name in a directory.
 type Entry struct {
@@ -43,6 +50,10 @@ type File interface {
 	WriteAt(p []byte, off int64) (int, error)
 	Truncate(size int64) error
 	Datasync() error // contents and the size; on error the caller must assume the pages are lost
+	// WriteSync is WriteAt and then Datasync, which is about p at least, in one system call where that is possible: a disk
+	// that takes single writes past its cache needs no flush.
+	WriteSync(p []byte, off int64) error
+	Linked() (bool, error) // whether the file still has a name
 	Size() (int64, error)
 	Map(length int) ([]byte, error) // read-only, shared; length may be larger than the file, touching beyond it is SIGBUS
 	Unmap(b []byte) error
