@@ -18,6 +18,7 @@ import (
 
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
+	"kaas/logstore/journal"
 	"kaas/logstore/layout"
 )
 
@@ -156,7 +157,7 @@ func TestCrashExplorer(t *testing.T) {
 		{"clean stop and start", exploreStop, false}, {"clean stop and start, journal", exploreStop, true},
 		{"recovery", exploreRecovery, false}, {"recovery, journal", exploreRecovery, true},
 		{"recovery in place", exploreInPlace, false}, {"recovery in place, journal", exploreInPlace, true},
-		{"failed write-back", exploreWriteBack, true},
+		{"failed write-back", exploreWriteBack, true}, {"journal that is removed", exploreRemoved, true},
 		{"compaction", exploreCompaction, false}, {"compaction, journal", exploreCompaction, true},
 		{"recovery of a compaction", exploreSwapRecovery, false}, {"first start", exploreFirstStart, false},
 		{"move", exploreMove, false}, {"move, journal", exploreMove, true},
@@ -287,6 +288,27 @@ func exploreWriteBack(t *testing.T, x *explorer) {
 	x.armed.Store(true)
 	n.produce(1)
 	x.disarm()
+}
+
+// exploreRemoved: somebody removes the journal while it is used. What nobody could know to be in danger was synced before.
+func exploreRemoved(t *testing.T, x *explorer) {
+	n := newNumbers(t, x)
+	n.segmentBytes = 1 << 20 // a roll has the files synced
+	n.open()
+	n.produce(3)
+	n.p.syncFiles()
+	for half, name := range journal.Names {
+		if err := x.m.Remove("/data/" + name); err != nil {
+			t.Fatal(err)
+		}
+		x.armed.Store(true)
+		for range 4 + half*smallJournal/journal.Alignment { // it is found when that half is written; then the log is synced, a new journal made, and used
+			n.produce(1)
+			n.h.s.dirs[0].journal.worker.Wait()
+		}
+		x.disarm()
+		n.p.syncFiles()
+	}
 }
 
 // eventually returns when a partition that failed was recovered.

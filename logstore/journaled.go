@@ -48,13 +48,14 @@ type journalState uint8
 const (
 	journalNone  journalState = iota // made at the next commit
 	journalReady                     //
-	journalDead                      // a write failed: what the files hold must be gone before their partitions serve again
+	journalDead                      // a write failed: what the files hold must be gone before their partitions serve again. Or it was removed
 	journalOff                       // not to be used: the volume, or a start that could not apply all of it
 )
 
 // roundPart is a partition that takes part in a block.
 type roundPart struct {
 	p          *Partition
+	task       int // of the round
 	end        position
 	generation int64
 	waiters    *Waiter // whom the commit served
@@ -65,7 +66,12 @@ type roundPart struct {
 type foundJournal struct{ contents *journal.Contents }
 
 // errJournalBusy: the journal has no room for a mark until its files are written back.
-var errJournalBusy = errors.New("the commit journal is full until the logs are written back, again later")
+//
+// errJournalGone: somebody has removed its files. What was acknowledged from it meanwhile stands in the logs, unsynced.
+var (
+	errJournalBusy = errors.New("the commit journal is full until the logs are written back, again later")
+	errJournalGone = errors.New("its files were removed while it was in use")
+)
 
 func newCommitJournal(s *Store, d *logDir) *commitJournal {
 	j := &commitJournal{store: s, dir: d}
@@ -93,9 +99,12 @@ func (j *commitJournal) round(tasks []*groupcommit.Task) {
 		j.turn.Unlock()
 		for i := range j.parts {
 			part := &j.parts[i]
-			if err != nil {
+			switch {
+			case errors.Is(err, errJournalGone):
+				j.store.committer.Direct(tasks, part.task)
+			case err != nil:
 				part.p.fail(fmt.Errorf("commit up to offset %d: %w", part.end.offset, err))
-			} else {
+			default:
 				part.p.announce(part.waiters, part.moved)
 			}
 			part.p, part.waiters = nil, nil
@@ -109,6 +118,9 @@ func (j *commitJournal) commit() error {
 		return nil
 	}
 	err := j.append(&j.block, j.parts)
+	if errors.Is(err, errJournalGone) {
+		return err // nothing is wrong with the logs: they are synced
+	}
 	for i := range j.parts {
 		part := &j.parts[i]
 		part.p.commits.SinceMs.Store(0)
@@ -183,6 +195,7 @@ func (j *commitJournal) gather(tasks []*groupcommit.Task, from int) (next int) {
 		part, verdict := p.gather(j, room, small)
 		switch verdict {
 		case gathered:
+			part.task = i
 			j.parts = append(j.parts, part)
 		case gatherDirect:
 			j.store.committer.Direct(tasks, i)
@@ -286,6 +299,12 @@ func (j *commitJournal) hasDiskFor(bytes int64) bool {
 // append writes a block and notes what the half holds now. Caller: turn.
 func (j *commitJournal) append(b *journal.Block, parts []roundPart) error {
 	err := j.journal.Write(b)
+	if err == nil {
+		linked, linkErr := j.journal.Linked() // after the write: nobody is told of a block that nobody will find
+		if err = linkErr; err == nil && !linked {
+			err = errJournalGone
+		}
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err != nil {
@@ -405,12 +424,19 @@ func (j *commitJournal) needed() (all []*Partition) {
 	return all
 }
 
-// retireAlone is retire when no partition's recovery is there to do it: a mark was being written.
+// retireAlone is retire when no partition's recovery is there to do it: a mark was being written, or the files were removed.
 func (j *commitJournal) retireAlone() {
+	j.mu.Lock()
+	gone := errors.Is(j.failed, errJournalGone)
+	j.mu.Unlock()
 	err := j.retire(true)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.triedMs = j.store.nowMs(); err != nil {
+	j.triedMs = j.store.nowMs()
+	if err == nil && gone {
+		j.triedMs -= limits.ReopenMaxMs // nothing is wrong with the disk: the next commit makes a new one
+	}
+	if err != nil {
 		j.store.logger.Warn("commit journal not yet replaced", "dir", j.dir.path, "error", err)
 	}
 }

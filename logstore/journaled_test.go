@@ -283,3 +283,60 @@ func TestMarksAloneFillTheJournal(t *testing.T) {
 	h.crash()
 	expect(t, h.partition("t"), "x", "y")
 }
+
+// TestJournalIsRemoved: whoever is told that a record is durable finds it after a crash, also when somebody takes the journal
+// away while it is used; the log is synced instead, and a new journal made.
+func TestJournalIsRemoved(t *testing.T) {
+	t.Parallel()
+	for half, name := range journal.Names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := vfs.NewRecording()
+			makeDataDir(t, m)
+			h := start(t, func(o *Options) {
+				o.Dirs, o.FS, o.Cleaner, o.JournalBytes = []string{"/data"}, m, byHand, smallJournal
+			})
+			h.makeJournals()
+			p := h.partition("t")
+			put(t, p, records("0"))
+			j := h.s.dirs[0].journal
+			id := j.journal.ID()
+			if err := errors.Join(m.Remove(filepath.Join("/data", name)), m.SyncDir("/data")); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"0"}
+			for n := 1; ; n++ {
+				want = append(want, fmt.Sprint(n))
+				put(t, p, records(want[n]))
+				if n == 1 && half == 0 && p.synced.Load() < 2 {
+					t.Error("acknowledged by a block in a file without a name, and the log is not synced")
+				}
+				clone, err := m.Clone(nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s, err := Open(t.Context(), Options{Dirs: []string{"/data"}, FS: clone, Cleaner: byHand})
+				if err != nil {
+					t.Fatal(err)
+				}
+				expect(t, s.Get("t", 0), want...)
+				if err := errors.Join(s.Close(t.Context()), clone.Close()); err != nil {
+					t.Fatal(err)
+				}
+				j.worker.Wait()
+				j.mu.Lock()
+				done := j.state == journalReady && j.journal.ID() != id
+				j.mu.Unlock()
+				if done {
+					break
+				}
+				if n == 4*smallJournal/journal.Alignment {
+					t.Fatal("no new journal")
+				}
+			}
+			if err := p.Err(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

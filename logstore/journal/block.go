@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+
+	"kaas/internal/vfs"
 )
 
-// Sizes in bytes. A block begins at a multiple of Alignment, so that writing one touches no page of another.
+// Sizes in bytes. A block begins at a multiple of Alignment, so that writing one touches no page of another and it can go past
+// the page cache.
 const (
-	Alignment   = 4096
+	Alignment   = vfs.DirectAlignment
 	headerBytes = 40
 	entryBytes  = 56
 )
@@ -38,16 +41,14 @@ type Entry struct {
 
 // Block is one being made. The zero value is an empty one; it keeps its memory.
 type Block struct {
-	b       []byte
+	b       []byte // vfs.AlignedBytes
 	entries int
 }
 
 // Reset empties it.
 func (b *Block) Reset() {
-	if cap(b.b) == 0 {
-		b.b = make([]byte, headerBytes, 64<<10)
-	}
-	b.b, b.entries = b.b[:headerBytes], 0
+	b.b, b.entries = b.b[:0], 0
+	b.grow(headerBytes)
 }
 
 // Len is what it takes in a journal.
@@ -66,6 +67,7 @@ func pad(n int64) int64 { return (n + Alignment - 1) &^ (Alignment - 1) }
 // Add makes an entry and returns the n bytes that the caller fills before it does anything else with the block.
 func (b *Block) Add(e *Entry, n int) []byte {
 	b.entries++
+	b.reserve(entryBytes + len(e.Topic) + n)
 	kind := byte(kindData)
 	if e.Forget {
 		kind = kindForget
@@ -86,10 +88,17 @@ func (b *Block) Add(e *Entry, n int) []byte {
 
 // grow adds n bytes of any content.
 func (b *Block) grow(n int) {
-	for cap(b.b)-len(b.b) < n {
-		b.b = append(b.b[:cap(b.b)], 0)[:len(b.b)]
-	}
+	b.reserve(n)
 	b.b = b.b[:len(b.b)+n]
+}
+
+// reserve makes room for n bytes more; append would take memory that is not aligned.
+func (b *Block) reserve(n int) {
+	if cap(b.b)-len(b.b) >= n {
+		return
+	}
+	larger := vfs.AlignedBytes(max(len(b.b)+n, 2*cap(b.b), 64<<10))
+	b.b = larger[:copy(larger, b.b)]
 }
 
 // Mark is a state of a block to go back to.

@@ -32,7 +32,8 @@ type half struct {
 // zeroBytes is how much a file is filled by at a time.
 const zeroBytes = 256 << 10
 
-// Create makes the two files, durably, in place of any that are there: nobody may need what they hold. id is random.
+// Create makes the two files, durably, in place of any that are there: nobody may need what they hold. id is random. Blocks go
+// past the page cache where the file system lets them: nobody reads them before the next start, and the copy costs.
 func Create(fsys vfs.FS, dir string, halfBytes int64, id uint64) (*Journal, error) {
 	j := &Journal{fs: fsys, dir: dir, id: id}
 	err := j.create(halfBytes)
@@ -44,23 +45,36 @@ func Create(fsys vfs.FS, dir string, halfBytes int64, id uint64) (*Journal, erro
 
 func (j *Journal) create(halfBytes int64) error {
 	for i, name := range Names {
-		f, err := j.fs.OpenFile(filepath.Join(j.dir, name), vfs.Create|vfs.Truncate)
-		if err != nil {
-			return err
+		err := j.open(i, name, halfBytes, vfs.Direct)
+		if err != nil && vfs.Refused(err) {
+			err = j.open(i, name, halfBytes, 0)
 		}
-		j.halves[i].file = f
-		if err := j.Grow(i, halfBytes); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return j.fs.SyncDir(j.dir)
 }
 
+// open makes one file, with a flag.
+func (j *Journal) open(half int, name string, bytes int64, flag vfs.Flag) error {
+	f, err := j.fs.OpenFile(filepath.Join(j.dir, name), vfs.Create|vfs.Truncate|flag)
+	if err != nil {
+		return err
+	}
+	j.halves[half].file = f
+	if err = j.Grow(half, bytes); err != nil && vfs.Refused(err) {
+		err = errors.Join(err, f.Close())
+		j.halves[half].file = nil
+	}
+	return err
+}
+
 // Grow makes a half larger, durably. It may run beside a Write, if half is not the active one and stays so.
 func (j *Journal) Grow(half int, bytes int64) error {
 	h := &j.halves[half]
 	bytes = pad(bytes)
-	zero := make([]byte, min(zeroBytes, max(bytes-h.size, 0)))
+	zero := vfs.AlignedBytes(int(min(zeroBytes, max(bytes-h.size, 0))))
 	for at := h.size; at < bytes; at += int64(len(zero)) {
 		if _, err := h.file.WriteAt(zero[:min(int64(len(zero)), bytes-at)], at); err != nil {
 			return errors.Join(err, h.file.Truncate(h.size)) // on a full disk what was written would be in the way
@@ -102,16 +116,16 @@ func (j *Journal) Write(b *Block) error {
 	if int64(len(bytes)) > h.size-h.at {
 		panic(fmt.Sprintf("journal: a block of %d bytes, %d are left", len(bytes), h.size-h.at))
 	}
-	if _, err := h.file.WriteAt(bytes, h.at); err != nil {
-		return err
-	}
-	if err := h.file.Datasync(); err != nil {
+	if err := h.file.WriteSync(bytes, h.at); err != nil {
 		return err
 	}
 	j.sequence++
 	h.at += int64(len(bytes))
 	return nil
 }
+
+// Linked says that the file of the last block still has a name: what is durable in one without is gone with this process.
+func (j *Journal) Linked() (bool, error) { return j.halves[j.active].file.Linked() }
 
 // Close closes the files.
 func (j *Journal) Close() error {

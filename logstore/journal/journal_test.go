@@ -117,7 +117,7 @@ func TestWhatWasWrittenIsApplied(t *testing.T) {
 // TestCrashWhileWriting: of a block that was not synced nothing is taken, or all.
 func TestCrashWhileWriting(t *testing.T) {
 	t.Parallel()
-	for picked := range 4 {
+	for picked := range 5 {
 		m := disk(t)
 		makeLog(t, m, 0)
 		if err := m.SyncDir(dir + "/t-0"); err != nil {
@@ -150,9 +150,12 @@ type stopping struct {
 	before func()
 }
 
-func (s *stopping) Datasync() error {
+func (s *stopping) WriteSync(p []byte, off int64) error {
+	if _, err := s.WriteAt(p, off); err != nil {
+		return err
+	}
 	s.before()
-	return s.File.Datasync()
+	return s.Datasync()
 }
 
 func TestForgottenAndForeign(t *testing.T) {
@@ -261,4 +264,81 @@ func FuzzLoad(f *testing.F) {
 			t.Fatalf("%d blocks", c.Blocks)
 		}
 	})
+}
+
+// indirect is a file system that does nothing past its page cache, and says so at the opening or at the first write.
+type indirect struct {
+	vfs.FS
+	late bool
+}
+
+type indirectFile struct{ vfs.File }
+
+func (f *indirectFile) WriteAt([]byte, int64) (int, error) { return 0, syscall.EINVAL }
+
+func (i *indirect) OpenFile(name string, flag vfs.Flag) (vfs.File, error) {
+	if flag&vfs.Direct == 0 {
+		return i.FS.OpenFile(name, flag)
+	}
+	if !i.late {
+		return nil, syscall.EINVAL
+	}
+	f, err := i.FS.OpenFile(name, flag)
+	return &indirectFile{f}, err
+}
+
+// TestThroughThePageCache: a journal does not need what not every file system can.
+func TestThroughThePageCache(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{false, true} {
+		m := disk(t)
+		makeLog(t, m, 0)
+		j := made(t, &indirect{m, late}, 2*Alignment)
+		if err := j.Grow(1, 4*Alignment); err != nil {
+			t.Fatal(err)
+		}
+		put(t, j, 0, "a")
+		put(t, j, 1, "b")
+		if _, got := applied(t, m, 1<<62); got != "ab" {
+			t.Errorf("late %v: %q", late, got)
+		}
+	}
+}
+
+// TestLargeBlock: a block takes new memory as it grows, and keeps its place on the disk's terms.
+func TestLargeBlock(t *testing.T) {
+	t.Parallel()
+	m := disk(t)
+	makeLog(t, m, 0)
+	j := made(t, m, 1<<20)
+	var b Block
+	b.Reset()
+	want := ""
+	for n := range 9 {
+		data := bytes.Repeat([]byte{byte('a' + n)}, 70_001)
+		e := Entry{Topic: "t", TopicID: [16]byte{1}, Position: int64(len(want)), EndOffset: int64(n + 1)}
+		copy(b.Add(&e, len(data)), data)
+		want += string(data)
+	}
+	if err := j.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	if _, got := applied(t, m, 1<<62); got != want {
+		t.Errorf("%d bytes, want %d", len(got), len(want))
+	}
+}
+
+func TestLinked(t *testing.T) {
+	t.Parallel()
+	m := disk(t)
+	j := made(t, m, Alignment)
+	if err := m.Remove(dir + "/" + Names[1]); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bool{true, false} {
+		if linked, err := j.Linked(); linked != want || err != nil {
+			t.Errorf("half %d: %v, %v; want %v", j.Active(), linked, err, want)
+		}
+		j.Switch()
+	}
 }
