@@ -29,12 +29,13 @@ import (
 // Counters are things that should be rare; a test asserts zero after plain traffic where that is promised.
 type Counters struct {
 	segment.LookupCounters
+	groupcommit.Counters
 	KeyCheckBatches   atomic.Int64 // batches decoded to see that every record has a key (compacted topics)
 	CountCheckBatches atomic.Int64 // batches decoded because they claim more records than such bytes mostly hold
-	RecoveredBytes    atomic.Int64 // bytes scanned by recoveries
-	CutBytes          atomic.Int64 // bytes cut off torn tails
-	CleanerRounds     atomic.Int64 // logs compacted
-	Reopened          atomic.Int64 // partitions that came back after their disk failed
+	// Bytes scanned by recoveries, and bytes cut off torn tails.
+	RecoveredBytes, CutBytes atomic.Int64
+	CleanerRounds            atomic.Int64 // logs compacted
+	Reopened                 atomic.Int64 // partitions that came back after their disk failed
 }
 
 // Store is a set of partitions in one or more log directories.
@@ -136,7 +137,7 @@ func newStore(o Options) (*Store, error) {
 	setDefaults(&o)
 	s := &Store{options: o, fs: o.FS, logger: o.Logger, seed: maphash.MakeSeed(), creating: map[checkpoint.Key]chan struct{}{}, broken: map[checkpoint.Key]*broken{}}
 	s.segments = segment.NewEnv(s.fs, s.logger, o.Clock, &s.counters.LookupCounters)
-	s.committer = groupcommit.New(o.FlushWorkers, s.nowMs)
+	s.committer = groupcommit.New(o.FlushWorkers, s.nowMs, &s.counters.Counters)
 	s.janitor = newJanitor(s)
 	s.compactor = newCompactor(s)
 	s.healer = newHealer(s)

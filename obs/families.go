@@ -25,7 +25,7 @@ var Families = []Family{
 
 	{"kaas_requests_total", KindCounter, []string{"api"}, "Requests that were answered."},
 	{"kaas_request_bytes_total", KindCounter, []string{"api"}, "Bytes of requests that were answered."},
-	{"kaas_request_seconds", KindHistogram, []string{"api"}, "From a request's arrival to its answer. For Fetch that includes waiting for records, for Produce with acks=all the commit."},
+	{"kaas_request_seconds", KindHistogram, []string{"api"}, "From a request's arrival to its answer. For Fetch that includes waiting for records, for Produce with acks=all for the commit."},
 	{"kaas_requests_refused_total", KindCounter, []string{"reason"}, "Requests that were not served."},
 	{"kaas_requests_in_flight", KindGauge, nil, "Requests that were read and whose answer has not left."},
 	{"kaas_pool_requests", KindGauge, []string{"pool"}, "Requests that run on or wait for a worker: admin (topics, ACLs, configurations) and data (what may wait for a disk)."},
@@ -54,6 +54,9 @@ var Families = []Family{
 	{"kaas_log_dir_volume_bytes", KindGauge, []string{"dir"}, "Size of the volume that a log directory lies on."},
 	{"kaas_log_dir_usable_bytes", KindGauge, []string{"dir"}, "What is left of that volume for the broker."},
 
+	{"kaas_commit_round_seconds", KindHistogram, nil, "Rounds of the group commit: one write and sync of a log directory's journal for all partitions that were appended to meanwhile. Its count is rounds."},
+	{"kaas_commit_round_partitions_total", KindCounter, nil, "Partitions that took part in those rounds: by rounds, how many one sync serves."},
+	{"kaas_commit_files_seconds", KindHistogram, nil, "Commits of one partition by a sync of its own files: what is too large for the journal, or where there is none."},
 	{"kaas_cleaner_rounds_total", KindCounter, nil, "Compactions of one log that came to their end."},
 	{"kaas_recovery_read_bytes_total", KindCounter, nil, "Bytes of logs that a start, or a disk that came back, had to read."},
 	{"kaas_recovery_cut_bytes_total", KindCounter, nil, "Bytes cut off the ends of logs by that: torn writes that nobody was told of as done."},

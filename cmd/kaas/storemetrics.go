@@ -17,13 +17,16 @@ import (
 func storeMetrics(registry *obs.Registry, store *logstore.Store) {
 	counters := store.Counters()
 	for name, value := range map[string]func() int64{
-		"kaas_cleaner_rounds_total":      counters.CleanerRounds.Load,
-		"kaas_recovery_read_bytes_total": counters.RecoveredBytes.Load,
-		"kaas_recovery_cut_bytes_total":  counters.CutBytes.Load,
-		"kaas_partitions_reopened_total": counters.Reopened.Load,
+		"kaas_commit_round_partitions_total": counters.RoundTasks.Load,
+		"kaas_cleaner_rounds_total":          counters.CleanerRounds.Load,
+		"kaas_recovery_read_bytes_total":     counters.RecoveredBytes.Load,
+		"kaas_recovery_cut_bytes_total":      counters.CutBytes.Load,
+		"kaas_partitions_reopened_total":     counters.Reopened.Load,
 	} {
 		registry.CounterFunc(name, func() float64 { return float64(value()) })
 	}
+	counters.RoundSeconds.Store(registry.Histogram("kaas_commit_round_seconds"))
+	counters.TaskSeconds.Store(registry.Histogram("kaas_commit_files_seconds"))
 	volumes := make([]*volume, 0, len(store.Dirs()))
 	for _, dir := range store.Dirs() {
 		volumes = append(volumes, &volume{dir: dir, ask: func() (int64, int64, error) { return store.Usage(dir) }})

@@ -45,7 +45,8 @@ type Group struct {
 // Workers are started on demand, at most limit, and park when nothing is queued. Each group has one goroutine of its own, so
 // that a volume that hangs with all workers keeps no other waiting.
 type Committer struct {
-	limit int
+	limit    int
+	counters *Counters
 
 	mu        sync.Mutex
 	head      *Task      // queue of the workers; owner: mu
@@ -64,8 +65,8 @@ type Committer struct {
 }
 
 // New makes one with at most limit workers; now is the clock, in milliseconds.
-func New(limit int, now func() int64) *Committer {
-	c := &Committer{limit: limit, delayed: map[*Task]int64{}, now: now}
+func New(limit int, now func() int64, counters *Counters) *Committer {
+	c := &Committer{limit: limit, counters: counters, delayed: map[*Task]int64{}, now: now}
 	c.work, c.parkedAll = sync.NewCond(&c.mu), sync.NewCond(&c.mu)
 	c.settled = sync.NewCond(&c.mu)
 	return c
@@ -182,7 +183,9 @@ func (c *Committer) runGroup(g *Group) {
 		}
 		g.first, g.last = nil, nil
 		c.mu.Unlock()
+		began := time.Now()
 		g.commit(g.tasks)
+		c.counters.round(g.tasks, began)
 		c.mu.Lock()
 		for i, p := range g.tasks {
 			if g.tasks[i] = nil; p != nil {
@@ -228,7 +231,9 @@ func (c *Committer) run() {
 			p.state = running
 		}
 		c.mu.Unlock()
+		began := time.Now()
 		p.Commit()
+		observe(&c.counters.TaskSeconds, began)
 		c.mu.Lock()
 		c.finish(p)
 	}

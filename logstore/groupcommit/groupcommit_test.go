@@ -1,16 +1,24 @@
 package groupcommit
 
 import (
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"kaas/obs"
 )
 
 // TestRounds: everything that is enqueued is committed after it was enqueued, by a round or by a worker to which a round handed
 // it, one commit of a task at a time; Wait and Close return when nothing is left.
 func TestRounds(t *testing.T) {
 	t.Parallel()
-	c := New(4, func() int64 { return 1 })
+	counters := &Counters{}
+	registry := obs.NewRegistry()
+	counters.RoundSeconds.Store(registry.Histogram("kaas_commit_round_seconds"))
+	counters.TaskSeconds.Store(registry.Histogram("kaas_commit_files_seconds"))
+	c := New(4, func() int64 { return 1 }, counters)
 	const tasks, enqueues = 20, 300
 	type log struct {
 		task                Task
@@ -18,6 +26,7 @@ func TestRounds(t *testing.T) {
 		running             atomic.Bool
 	}
 	logs := make([]log, tasks)
+	var byRounds, alone atomic.Int64
 	commit := func(l *log) {
 		if l.running.Swap(true) {
 			t.Error("two commits of one task at a time")
@@ -34,13 +43,14 @@ func TestRounds(t *testing.T) {
 					c.Direct(round, i)
 					continue
 				}
+				byRounds.Add(1)
 				commit(l)
 			}
 		}))
 	}
 	for i := range logs {
 		l := &logs[i]
-		l.task.Owner, l.task.Commit = l, func() { commit(l) }
+		l.task.Owner, l.task.Commit = l, func() { alone.Add(1); commit(l) }
 		if i%5 > 0 { // the others have no group
 			c.SetGroup(&l.task, groups[i%2])
 		}
@@ -73,12 +83,17 @@ func TestRounds(t *testing.T) {
 			t.Errorf("task %d, queued before Close: %d", i, logs[i].committed.Load())
 		}
 	}
+	var text strings.Builder
+	registry.Write(&text)
+	if n := counters.RoundTasks.Load(); n != byRounds.Load() || n == 0 || !strings.Contains(text.String(), fmt.Sprintf("kaas_commit_files_seconds_count %d\n", alone.Load())) {
+		t.Errorf("%d committed by rounds were counted as %d, %d alone as in\n%s", byRounds.Load(), n, alone.Load(), text.String())
+	}
 }
 
 // TestOneRoundForAll: what is enqueued while a round runs shares the next one.
 func TestOneRoundForAll(t *testing.T) {
 	t.Parallel()
-	c := New(1, func() int64 { return 1 })
+	c := New(1, func() int64 { return 1 }, &Counters{})
 	began, proceed := make(chan int, 10), make(chan struct{})
 	g := c.NewGroup(func(round []*Task) {
 		began <- len(round)
