@@ -6,13 +6,37 @@ import (
 	"strings"
 )
 
-// CompareAge orders resources that claim the same Kafka name: the older first,
-// then by name, so that everybody finds the same winner.
+// CompareAge orders resources that claim the same Kafka name: the older first. Of the
+// same age, as a file and its copy are, the one first whose name is the one that an
+// admin request would give, then by name, so that everybody finds the same winner.
 func CompareAge(a, b Object) int {
 	if order := a.Meta().CreationTimestamp.Compare(b.Meta().CreationTimestamp); order != 0 {
 		return order
 	}
+	switch plainA, plainB := plainlyNamed(a), plainlyNamed(b); {
+	case plainA && !plainB:
+		return -1
+	case plainB && !plainA:
+		return 1
+	}
 	return strings.Compare(a.Meta().Name, b.Meta().Name)
+}
+
+// plainlyNamed says that a resource has the name that an admin request gives to the
+// one of its Kafka name.
+func plainlyNamed(object Object) bool {
+	name := object.Meta().Name
+	switch o := object.(type) {
+	case *KafkaTopic:
+		return name == TopicResourceName(o.ClaimedName())
+	case *KafkaUser:
+		return name == UserResourceName(o.KafkaName())
+	case *KafkaConfig:
+		return name == NewKafkaConfig(o.Kind, o.KafkaName()).Metadata.Name
+	case *KafkaBrokerConfig:
+		return name == NewKafkaBrokerConfig(o.Spec.BrokerID).Metadata.Name
+	}
+	return false
 }
 
 // KindSecret is Kubernetes' Secret. kaas reads passwords of users from it.

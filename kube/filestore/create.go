@@ -3,7 +3,6 @@ package filestore
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -127,20 +126,7 @@ func (s *Store) prepareCreation(w *fileWrite) (*fileChange, meta.Object, error) 
 // +checklocks:s.writeMu
 func (s *Store) contested(topic *meta.KafkaTopic) bool {
 	_, taken := s.ids[topic.Status.TopicID]
-	return taken || s.retired[topic.Status.TopicID] || s.topicNames[foldedName(topic)] > 0
-}
-
-// claimName counts the resource, nil or of any kind, among those that claim its name.
-// +checklocks:s.writeMu
-func (s *Store) claimName(object meta.Object, by int) {
-	topic, ok := object.(*meta.KafkaTopic)
-	if !ok {
-		return
-	}
-	name := foldedName(topic)
-	if s.topicNames[name] += by; s.topicNames[name] == 0 {
-		delete(s.topicNames, name)
-	}
+	return taken || s.retired[topic.Status.TopicID] || s.claims[claimOf(topic)] > 0
 }
 
 // batchName claims the name for the batch under way; releaseNames ends that.
@@ -156,9 +142,4 @@ func (s *Store) releaseNames() {
 		s.claimName(object, -1)
 	}
 	s.batchNames = s.batchNames[:0]
-}
-
-// foldedName is the same for names that collide (meta.TopicNamesCollide).
-func foldedName(topic *meta.KafkaTopic) string {
-	return strings.ReplaceAll(topic.ClaimedName(), ".", "_")
 }

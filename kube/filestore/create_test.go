@@ -142,7 +142,7 @@ func TestAdmissionOfAContestedName(t *testing.T) {
 	s.writeMu.Lock()
 	defer s.writeMu.Unlock()
 	sum := 0
-	for _, count := range s.topicNames {
+	for _, count := range s.claims {
 		sum += count
 	}
 	if sum != objects {

@@ -404,6 +404,7 @@ func (s *Store) refresh(path string) error {
 func (s *Store) settle(now time.Time) time.Duration {
 	s.acceptMoves()
 	owners := s.assignOwners()
+	s.newcomers = s.findNewcomers(owners)
 	for _, key := range sortedKeys(owners) {
 		path := owners[key]
 		file := s.files[path]
@@ -419,6 +420,7 @@ func (s *Store) settle(now time.Time) time.Duration {
 			s.remember(s.current(key), false)
 		}
 	}
+	s.newcomers = newcomers{}
 	var wait time.Duration
 	for _, key := range sortedKeys(s.places) {
 		place := s.places[key]
@@ -516,7 +518,7 @@ func sharingSpec(parsed meta.Object) meta.Object {
 // after a restart, from the journal.
 // +checklocks:s.writeMu
 func (s *Store) adopt(object meta.Object) {
-	metadata := object.Meta()
+	key, metadata := keyOf(object), object.Meta()
 	metadata.Generation = max(1, observedGeneration(object))
 	if metadata.UID == "" {
 		metadata.UID = uuid.NewString()
@@ -524,11 +526,14 @@ func (s *Store) adopt(object meta.Object) {
 	if topic, ok := object.(*meta.KafkaTopic); ok {
 		// A file that was copied together with its status: the id stays with the
 		// resource that has it, or deleting the copy would look like deleting that.
-		if _, taken := s.ids[topic.Status.TopicID]; taken || s.retired[topic.Status.TopicID] {
+		if _, taken := s.ids[topic.Status.TopicID]; taken || s.retired[topic.Status.TopicID] || s.newcomers.copies[key] {
 			topic.Status, metadata.Generation = meta.KafkaTopicStatus{}, 1
 		}
 	}
-	entry := s.journal.entries[keyOf(object)]
+	entry := s.journal.entries[key]
+	if entry == nil && s.newcomers.late[key] {
+		metadata.CreationTimestamp = time.Time{} // what its file says is another's age, or made up
+	}
 	if entry != nil {
 		metadata.UID = entry.UID
 		spec, _, err := encodeSpecStatus(object)
@@ -541,10 +546,10 @@ func (s *Store) adopt(object meta.Object) {
 		// are not synced; without one the file was written anew by its user.
 		if topic, ok := object.(*meta.KafkaTopic); entry.Status != nil && !(ok && !topic.Status.TopicID.IsZero()) {
 			if err := setStatus(object, entry.Status); err != nil {
-				s.logger.Warn("a status in the resource journal can't be read", "resource", keyOf(object).String(), "error", err)
+				s.logger.Warn("a status in the resource journal can't be read", "resource", key.String(), "error", err)
 			}
 		}
-		if metadata.CreationTimestamp.IsZero() {
+		if !entry.FirstSeen.IsZero() {
 			metadata.CreationTimestamp = entry.FirstSeen
 		}
 	}

@@ -60,11 +60,14 @@ type Store struct {
 	// claimed are the new paths of the batch under way.
 	// +checklocks:writeMu
 	claimed map[string]bool
-	// topicNames counts the topics that claim a name, under its fold, those of the
-	// batch under way included.
+	// claims counts the resources that claim a name (claimOf), those of the batch under
+	// way included.
 	// +checklocks:writeMu
-	topicNames map[string]int
-	// batchNames are the topics of that batch.
+	claims map[string]int
+	// newcomers are those of the settling under way.
+	// +checklocks:writeMu
+	newcomers newcomers
+	// batchNames are the resources of that batch.
 	// +checklocks:writeMu
 	batchNames []meta.Object
 
@@ -170,7 +173,7 @@ func Open(o Options) (*Store, error) {
 		ids:     make(map[meta.UUID]resourceKey),
 		retired: make(map[meta.UUID]bool),
 		objects: make(map[resourceKey]meta.Object), claimed: make(map[string]bool), linksLogged: make(map[string]bool),
-		topicNames: make(map[string]int),
+		claims: make(map[string]int),
 	}
 	// Revisions begin where no earlier process can have been, so that a
 	// resourceVersion kept over a restart conflicts instead of matching.
