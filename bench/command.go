@@ -152,13 +152,14 @@ func framesCommand() *cobra.Command {
 			if err := d.CreateTopic(configs); err != nil {
 				return err
 			}
+			before := generator.OwnCPU()
 			moved, err := d.Run(megabytes * 1_000_000)
 			if err != nil {
 				return err
 			}
-			seconds := moved.Took.Seconds()
-			fmt.Fprintf(command.OutOrStdout(), "topic %s: %d bytes in and out in %.3f s, %.0f MB/s, %.0f produce requests/s, %.0f KiB a fetch\n",
-				l.Topic, moved.Bytes, seconds, float64(moved.Bytes)/1e6/seconds, float64(moved.Produces)/seconds, float64(moved.Bytes)/1024/float64(moved.Fetches))
+			seconds, own := moved.Took.Seconds(), (generator.OwnCPU() - before).Seconds()
+			fmt.Fprintf(command.OutOrStdout(), "topic %s: %d bytes in and out in %.3f s, %.0f MB/s, %.0f produce requests/s, %.0f KiB a fetch\nthe generator itself used %.2f CPU s, %.2f CPU s/GB in and out\n",
+				l.Topic, moved.Bytes, seconds, float64(moved.Bytes)/1e6/seconds, float64(moved.Produces)/seconds, float64(moved.Bytes)/1024/float64(max(moved.Fetches, 1)), own, own/(2*float64(moved.Bytes)/1e9))
 			return nil
 		},
 	}

@@ -6,14 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"kaas/bench/rig"
@@ -114,45 +111,6 @@ func stormCosts(o options, scenario string, names []string, subjects []*subject,
 // stormLoad is the topic of the storms.
 func stormLoad() rig.Load {
 	return rig.Load{Topic: "storm", Partitions: stormPartitions, BatchBytes: 200, ValueBytes: 100}
-}
-
-// profilingCost compares a broker that pushes all kinds of profiles with one
-// that pushes none. The receiver is this process, so its work is not counted.
-func profilingCost(o options, out io.Writer) (figures []figure, err error) {
-	const scenario = "profiling"
-	var pushed atomic.Int64
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	server := &http.Server{ReadHeaderTimeout: rig.Patience, Handler: http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
-		n, _ := io.Copy(io.Discard, request.Body) // what is cut off is not counted
-		pushed.Add(n)
-	})}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	defer func() {
-		if failure := errors.Join(server.Close(), <-served); !errors.Is(failure, http.ErrServerClosed) {
-			err = errors.Join(err, failure)
-		}
-	}()
-	names := []string{"kaas", "kaas-profiled"}
-	subjects, err := startAll(o, stormLoad(), side{names[0], startKaas(neverFlush), 1}, side{names[1], startKaas(neverFlush,
-		"profiling.pyroscope.server.address=http://"+listener.Addr().String(), "profiling.pyroscope.upload.interval.ms=3000", "profiling.api.labels.enable=true",
-		"profiling.pyroscope.profile.types=cpu,alloc_objects,alloc_space,inuse_objects,inuse_space,goroutine,mutex_count,mutex_duration,block_count,block_duration"), 1})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, closeAll(subjects)) }()
-	costs, err := stormCosts(o, scenario, names, subjects, out)
-	if err != nil {
-		return nil, err
-	}
-	if pushed.Load() == 0 {
-		return nil, errors.New("no profile was pushed")
-	}
-	return append(figures, newFigure(scenario, names[0], "CPU per request", "µs", "", costs[0]), newFigure(scenario, names[1], "CPU per request", "µs", "", costs[1]),
-		newFigure(scenario, names[1], "CPU, ratio to no profiles", "1", "all kinds of profiles, pushed each 3 s (default: 15 s), API labels on; small requests, the load with the least work in the kernel", ratios(costs[1], costs[0])).atMost(1.02)), nil
 }
 
 // profileGain compares the broker with a build of the same tree without the

@@ -41,7 +41,7 @@ func scenarios() []scenario {
 		{"commits", "offset commits of small groups", 0, commits},
 		{"admin", "1,000 topics made one by one and in one request", 4 * time.Minute, manyTopics},
 		{"acls", "100,000 ACLs", 3 * time.Minute, manyACLs},
-		{"profiling", "what pushing profiles to a Pyroscope server costs", 0, profilingCost},
+		{"profiling", "what pushing profiles to a Pyroscope server costs", 4 * time.Minute, profilingCost},
 		{"pgo", "what the build's profile gains", 0, profileGain},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -50,26 +51,65 @@ func (r *run) openIdle(ctx context.Context) error {
 	return nil
 }
 
-// churn opens connections at a rate, uses each once and closes it.
+// mostChurning bounds the connections that churn has open at a time: a broker
+// that takes none must not take the generator's memory.
+const mostChurning = 1000
+
+// churn opens connections at a rate, uses each once and closes it. None waits
+// for another one's answer.
 func (r *run) churn(ctx context.Context) error {
 	pace := newPace(r.begin, r.plan.Churn, 1, 0)
+	var open sync.WaitGroup
+	defer open.Wait()
+	places := make(chan struct{}, mostChurning)
+	failed := make(chan error, 1)
 	for {
 		intended := pace.next()
-		if !r.plan.before(intended, r.begin) || !sleepUntil(ctx, intended) || ctx.Err() != nil {
+		if !r.plan.before(intended, r.begin) || !sleepUntil(ctx, intended) {
+			break
+		}
+		select {
+		case places <- struct{}{}:
+		case err := <-failed:
+			return err
+		case <-ctx.Done():
 			return nil
 		}
-		conn, err := r.greet(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("churn: %w", err)
-		}
-		if r.measured(intended) {
-			r.connects.record(time.Since(intended))
-		}
-		if err := conn.Close(); err != nil {
-			return fmt.Errorf("churn: %w", err)
-		}
+		open.Go(func() {
+			defer func() { <-places }()
+			if err := r.comeAndGo(ctx, intended); err != nil {
+				select {
+				case failed <- err:
+				default: // one is enough
+				}
+			}
+		})
 	}
+	open.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+func (r *run) comeAndGo(ctx context.Context, intended time.Time) error {
+	conn, err := r.greet(ctx)
+	switch {
+	case ctx.Err() != nil: // the run has ended, and with it what this one waited for
+		if err == nil {
+			_ = conn.Close()
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("churn: %w", err)
+	}
+	if r.measured(intended) {
+		r.connects.record(time.Since(intended))
+	}
+	if err := conn.Close(); err != nil {
+		return fmt.Errorf("churn: %w", err)
+	}
+	return nil
 }

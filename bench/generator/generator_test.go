@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -179,5 +182,48 @@ func TestRates(t *testing.T) {
 		if got.CPUSeconds = 0.6 * 20 * float64(got.Processors); !got.busy() {
 			t.Error("a generator that keeps more than half of the processors busy says nothing of it")
 		}
+	}
+}
+
+// TestChurn: connections come at their times, however long the broker takes to answer each.
+func TestChurn(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	var arrived atomic.Int64
+	answer := make(chan struct{})
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // the test is over
+			}
+			if arrived.Add(1) == 20 {
+				close(answer) // only now is anybody answered
+			}
+			go func() {
+				defer conn.Close()
+				<-answer
+				_, _ = conn.Write([]byte{0, 0, 0, 0})
+				_, _ = io.Copy(io.Discard, conn)
+			}()
+		}
+	}()
+	plan := DefaultPlan()
+	plan.Bootstrap, plan.WarmUp, plan.Duration, plan.Churn = []string{listener.Addr().String()}, 0, 200*time.Millisecond, 100
+	r := &run{plan: plan, begin: time.Now(), connects: newRecorder()}
+	if err := r.churn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.connects.exchange().TotalCount(); n != 20 {
+		t.Errorf("%d of 20 connections were measured", n)
+	}
+	r.begin = time.Now()
+	_ = listener.Close()
+	if err := r.churn(t.Context()); err == nil || !strings.Contains(err.Error(), "churn") {
+		t.Errorf("nobody listens, and the run says %v", err)
 	}
 }

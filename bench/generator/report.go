@@ -86,8 +86,15 @@ func (p Point) line() string {
 	if p.WarmUp {
 		phase = " (warm-up)"
 	}
-	return fmt.Sprintf("%6.1f s  in %9.0f/s %7.1f MB/s  out %9.0f/s %7.1f MB/s  lag %9d  produce p50 %.2f p99 %.2f ms  end to end p99 %.2f ms  own CPU %.1f%s",
-		p.Second, p.ProducedPS, p.ProducedMB, p.ConsumedPS, p.ConsumedMB, p.LagRecords, p.Produce.P50Ms, p.Produce.P99Ms, p.EndToEnd.P99Ms, p.CPUFraction, phase)
+	latency := ""
+	if p.Produce.Count > 0 {
+		latency = fmt.Sprintf("  produce p50 %.2f p99 %.2f ms", p.Produce.P50Ms, p.Produce.P99Ms)
+	}
+	if p.EndToEnd.Count > 0 {
+		latency += fmt.Sprintf("  end to end p99 %.2f ms", p.EndToEnd.P99Ms)
+	}
+	return fmt.Sprintf("%6.1f s  in %9.0f/s %7.1f MB/s  out %9.0f/s %7.1f MB/s  lag %9d%s  own CPU %.1f%s",
+		p.Second, p.ProducedPS, p.ProducedMB, p.ConsumedPS, p.ConsumedMB, p.LagRecords, latency, p.CPUFraction, phase)
 }
 
 //go:embed assets/uPlot.iife.min.js

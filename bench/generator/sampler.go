@@ -25,7 +25,7 @@ type sampler struct {
 }
 
 func newSampler(r *run, progress func(Point)) *sampler {
-	cpu := ownCPU()
+	cpu := OwnCPU()
 	s := &sampler{r: r, progress: progress, ended: make(chan struct{}), done: make(chan struct{}), at: r.begin, cpu: cpu, firstCPU: cpu}
 	go s.follow()
 	return s
@@ -58,7 +58,7 @@ func (s *sampler) sample() {
 	// Consumed first: what is read between the two loads must not make the lag negative.
 	consumed, consumedBytes := r.consumed.Load(), r.consumedBytes.Load()
 	acknowledged, acknowledgedBytes := r.acknowledged.Load(), r.acknowledgedBytes.Load()
-	cpu := ownCPU()
+	cpu := OwnCPU()
 	produce, endToEnd := latencyOf(r.produceLatency.exchange()), latencyOf(r.endToEnd.exchange())
 	r.connects.exchange()
 	p := Point{
@@ -84,7 +84,7 @@ func (s *sampler) sample() {
 	s.at, s.cpu = now, cpu
 	s.acknowledged, s.acknowledgedBytes, s.consumed, s.consumedBytes = acknowledged, acknowledgedBytes, consumed, consumedBytes
 	s.points = append(s.points, p)
-	if s.progress != nil {
+	if s.progress != nil && seconds > r.plan.Interval.Seconds()/2 { // the rates of a moment at the end say nothing
 		s.progress(p)
 	}
 }
