@@ -98,3 +98,39 @@ func userOf1000ACLs(user, host int) string {
 	}
 	return out.String()
 }
+
+// One ACL more for a user who has many, from the request to the durable file.
+func BenchmarkOneMoreACL(b *testing.B) {
+	for _, have := range []int{100, 1000, 10000} {
+		b.Run(fmt.Sprintf("have=%d", have), func(b *testing.B) {
+			store := newStore(b)
+			user := userFrom(b, "alice", `{}`)
+			binding := func(i int) Binding {
+				return Binding{Resource{ResourceTopic, fmt.Sprintf("topic-%d", i), PatternLiteral}, "User:alice", Wildcard, OperationRead, PermissionAllow}
+			}
+			add := func(user *meta.KafkaUser, from, n int) {
+				var bindings []Binding
+				for i := range n {
+					bindings = append(bindings, binding(from+i))
+				}
+				if _, err := AddBindings(user, bindings); err != nil {
+					b.Fatal(err)
+				}
+			}
+			add(user, 0, have)
+			stored, err := store.Create(b.Context(), user)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				user = stored.(*meta.KafkaUser)
+				add(user, have, 1)
+				have++
+				if stored, err = store.Update(b.Context(), user); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

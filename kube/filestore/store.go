@@ -294,11 +294,11 @@ func (s *Store) newPath(key resourceKey) (string, error) {
 
 // Update implements meta.ResourceStore.
 func (s *Store) Update(ctx context.Context, object meta.Object) (meta.Object, error) {
-	want, err := objectTree(object)
-	if err != nil {
-		return nil, err
-	}
 	return s.change(ctx, keyOf(object), object.Meta().ResourceVersion, func(current meta.Object) (map[string]any, error) {
+		want, err := objectTree(object)
+		if err != nil {
+			return nil, err
+		}
 		have, err := objectTree(current)
 		if err != nil {
 			return nil, err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -56,35 +55,66 @@ type blockChange struct {
 // too odd for the textual way is written anew, and an error says that neither
 // way reached the meaning.
 func patchDocument(text string, changes []blockChange) (string, error) {
-	want, err := manifestTree(text)
+	want, err := wantedBlocks(text, changes)
 	if err != nil {
 		return "", err
 	}
-	for _, change := range changes {
-		if change.replace != nil {
-			var value any
-			if err := decodeJSON(change.replace, &value); err != nil {
-				return "", err
-			}
-			want[change.key] = value
-			continue
+	means := func(patched string) bool {
+		raw, err := manifestJSON(patched)
+		if err != nil {
+			return false
 		}
-		want[change.key] = mergePatch(want[change.key], mapOf(change.merge))
+		got, err := blocksOf(raw)
+		return err == nil && maps.EqualFunc(got, want, func(a, b json.RawMessage) bool { return string(a) == string(b) })
 	}
 	patched, err := patchBlocks(text, changes)
-	if err == nil {
-		if got, parseErr := manifestTree(patched); parseErr == nil && sameTree(got, want) {
-			return patched, nil
-		}
+	if err == nil && means(patched) {
+		return patched, nil
 	}
 	patched, rewriteErr := rewriteDocument(text, changes)
 	if rewriteErr != nil {
 		return "", errors.Join(err, rewriteErr)
 	}
-	if got, parseErr := manifestTree(patched); parseErr == nil && sameTree(got, want) {
+	if means(patched) {
 		return patched, nil
 	}
 	return "", fmt.Errorf("the file's YAML can't be changed by machine (anchors or merge keys?); edit it by hand: %w", meta.ErrInvalid)
+}
+
+// wantedBlocks is what the document must mean when it is changed, as text: trees of a
+// large one, several at a time, would take a hundred times its size.
+func wantedBlocks(text string, changes []blockChange) (map[string]json.RawMessage, error) {
+	tree, err := manifestTree(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, change := range changes {
+		if change.replace != nil {
+			var value any
+			if err := decodeJSON(change.replace, &value); err != nil {
+				return nil, err
+			}
+			tree[change.key] = value
+			continue
+		}
+		tree[change.key] = mergePatch(tree[change.key], mapOf(change.merge))
+	}
+	raw, err := json.Marshal(tree)
+	if err != nil {
+		return nil, err
+	}
+	return blocksOf(raw)
+}
+
+// blocksOf takes a document with sorted keys apart. Absent and empty mappings of the
+// top level mean the same.
+func blocksOf(raw json.RawMessage) (map[string]json.RawMessage, error) {
+	var blocks map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &blocks); err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(blocks, func(_ string, value json.RawMessage) bool { return string(value) == "null" || string(value) == "{}" })
+	return blocks, nil
 }
 
 func mapOf(patch map[string]any) any {
@@ -92,20 +122,6 @@ func mapOf(patch map[string]any) any {
 		return map[string]any{}
 	}
 	return patch
-}
-
-// sameTree compares two documents by meaning: absent and empty mappings of the
-// top level are the same.
-func sameTree(a, b map[string]any) bool {
-	a, b = maps.Clone(a), maps.Clone(b)
-	for _, tree := range []map[string]any{a, b} {
-		for key, value := range tree {
-			if inner, ok := value.(map[string]any); value == nil || ok && len(inner) == 0 {
-				delete(tree, key)
-			}
-		}
-	}
-	return reflect.DeepEqual(a, b)
 }
 
 func patchBlocks(text string, changes []blockChange) (string, error) {
