@@ -1,11 +1,14 @@
 package admin
 
 import (
+	"errors"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"kaas/auth"
 	"kaas/codec"
+	"kaas/internal/limits"
 	"kaas/meta"
 )
 
@@ -76,6 +79,10 @@ func (a *Admin) createACLs(r *codec.Request) {
 		}
 		byUser[user] = append(byUser[user], i)
 	}
+	if excess := a.excessOfBindings(bindings, problems); excess != nil {
+		respondCreateACLs(r, request, 0, func(int) *failure { return excess })
+		return
+	}
 	if a.DropTopic == nil {
 		var changed []*meta.KafkaUser
 		for _, user := range users {
@@ -96,9 +103,34 @@ func (a *Admin) createACLs(r *codec.Request) {
 	respondCreateACLs(r, request, 0, func(i int) *failure { return problems[i] })
 }
 
+// excessOfBindings refuses a request with more new bindings than Kafka takes in one.
+func (a *Admin) excessOfBindings(bindings []auth.Binding, problems []*failure) *failure {
+	if len(bindings) <= limits.ACLsPerRequest {
+		return nil
+	}
+	created := make(map[auth.Binding]bool, len(bindings))
+	for i := range bindings {
+		if problems[i] == nil {
+			created[bindings[i]] = true
+		}
+	}
+	for _, account := range a.Users.Accounts() {
+		for _, b := range account.Bindings() {
+			delete(created, b)
+		}
+	}
+	if len(created) <= limits.ACLsPerRequest {
+		return nil
+	}
+	return fail(kerr.PolicyViolation, "Unable to perform excessively large batch operation: %d new ACLs, at most %d.", len(created), limits.ACLsPerRequest)
+}
+
 // addBindings refuses a spec that is broken: what it would mean is unknown.
 func addBindings(resource *meta.KafkaUser, bindings []auth.Binding) (bool, error) {
 	changed, err := auth.AddBindings(resource, bindings)
+	if errors.Is(err, auth.ErrTooManyACLs) {
+		return false, fail(kerr.InvalidRequest, "KafkaUser %s: %s", resource.Metadata.Name, err)
+	}
 	if err != nil {
 		return false, fail(kerr.InvalidRequest, "KafkaUser %s is not in force: %s", resource.Metadata.Name, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"kaas/auth"
 	"kaas/auth/scram"
 	"kaas/codec"
+	"kaas/internal/limits"
 	"kaas/meta"
 )
 
@@ -416,5 +417,53 @@ func TestAnswersOfAllACLsAreEstimated(t *testing.T) {
 		if one, none := api.Estimate(codec.Header{Key: key}, 20), codec.DefaultEstimate(20); one <= none {
 			t.Errorf("key %d: %d bytes with a user, %d without", key, one, none)
 		}
+	}
+}
+
+// One request makes at most 10,000 ACLs, as in Kafka, and a user has at most as many
+// entries; both are refused before any of it is written.
+func TestTooManyACLs(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, harnessOptions{overrides: []string{enforce}})
+	h.mustCreateUser("alice", "")
+	h.mustCreateUser("bob", "")
+	of := func(user string, from, n int) *kmsg.CreateACLsRequest {
+		request := kmsg.NewPtrCreateACLsRequest()
+		for i := range n {
+			c := kmsg.NewCreateACLsRequestCreation()
+			c.ResourceType, c.ResourceName, c.ResourcePatternType, c.Principal, c.Host, c.Operation, c.PermissionType = 2, fmt.Sprint("t", from+i), 3, "User:"+user, "*", 3, 3
+			request.Creations = append(request.Creations, c)
+		}
+		return request
+	}
+	before := h.resourcesText()
+	for _, n := range []int{limits.ACLsPerRequest + 1, 100_000} {
+		for i, result := range h.call(of("alice", 0, n), 3).(*kmsg.CreateACLsResponse).Results {
+			if result.ErrorCode != 44 || text(result.ErrorMessage) != fmt.Sprintf("Unable to perform excessively large batch operation: %d new ACLs, at most 10000.", n) {
+				t.Fatalf("%d of %d: %d %s", i, n, result.ErrorCode, text(result.ErrorMessage))
+			}
+		}
+	}
+	if got := h.resourcesText(); got != before {
+		t.Error("something was written")
+	}
+	if got := h.createACLs(3, "User:bob TOPIC t LITERAL * READ ALLOW"); !equalCodes(got, 0) {
+		t.Fatal(got)
+	}
+	before = h.resourcesText()
+	over := h.call(of("bob", 0, limits.ACLsPerUser), 3).(*kmsg.CreateACLsResponse).Results[0]
+	if over.ErrorCode != 42 || text(over.ErrorMessage) != "KafkaUser bob: too many ACLs: they would be 10001 entries, at most 10000: use prefixed patterns or the wildcard" {
+		t.Errorf("%d %s", over.ErrorCode, text(over.ErrorMessage))
+	}
+	if got := h.resourcesText(); got != before {
+		t.Error("something was written")
+	}
+	// What is there does not count, however often it is named.
+	again := of("bob", 0, limits.ACLsPerRequest+1)
+	for i := range again.Creations {
+		again.Creations[i].ResourceName = "t"
+	}
+	if got := h.call(again, 3).(*kmsg.CreateACLsResponse).Results[0]; got.ErrorCode != 0 {
+		t.Errorf("%d %s", got.ErrorCode, text(got.ErrorMessage))
 	}
 }

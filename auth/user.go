@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"kaas/auth/scram"
+	"kaas/internal/limits"
 	"kaas/meta"
 )
 
@@ -331,6 +332,9 @@ func aclsOf(resource *meta.KafkaUser) (entries []json.RawMessage, parsed []ACL, 
 	return entries, parsed, nil
 }
 
+// ErrTooManyACLs: a resource holds only so many entries.
+var ErrTooManyACLs = errors.New("too many ACLs")
+
 // AddBindings puts bindings into spec.authorization.acls and reports whether that
 // changed anything. An entry about the same resource, permission and host takes the
 // operation in, as its first match; what is there stays as it is written.
@@ -367,6 +371,9 @@ func AddBindings(resource *meta.KafkaUser, bindings []Binding) (changed bool, er
 	}
 	if len(touched) == 0 {
 		return false, nil
+	}
+	if len(entries) > limits.ACLsPerUser {
+		return false, fmt.Errorf("%w: they would be %d entries, at most %d: use prefixed patterns or the wildcard", ErrTooManyACLs, len(entries), limits.ACLsPerUser)
 	}
 	for i := range touched {
 		if entries[i], err = entryOf(entries[i], &parsed[i]); err != nil {

@@ -14,6 +14,13 @@ const (
 	// PartitionsPerRequest is Kafka's
 	// ReplicationControlManager.MAX_PARTITIONS_PER_BATCH.
 	PartitionsPerRequest = 10_000
+	// ACLsPerRequest is Kafka's QuorumController.MAX_RECORDS_PER_USER_OP, as far as it
+	// bounds CreateAcls.
+	ACLsPerRequest = 10_000
+	// ACLsPerUser bounds the entries of a KafkaUser that admin requests make: about a
+	// megabyte of manifest, which is as much as Kubernetes keeps in one resource, and
+	// each change costs as much time and memory as all of them.
+	ACLsPerUser = 10_000
 	// AdminConflictRetries is how often a read-modify-write of a resource is
 	// repeated when someone else changed it in between.
 	AdminConflictRetries = 10
