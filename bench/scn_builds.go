@@ -19,7 +19,7 @@ import (
 // microPackages are the packages whose Go benchmarks run, with a pattern.
 var microPackages = [][2]string{
 	{"./auth", "Authorize"}, {"./quota", "Charge"}, {"./internal/bufpool", "GetRelease"}, {"./broker", "Produce|Fetch|IdleSession|Wake"},
-	{"./logstore", "Append|Read"}, {"./group", "OffsetCommit|Heartbeat"}, {"./netio", "Echo$"}, {"./policy", "Check"},
+	{"./logstore", "Append|Read"}, {"./group", "OffsetCommit|Heartbeat"}, {"./netio", "Echo$"}, {"./policy", "Check"}, {"./cmd/kaas", "RequestEnded"},
 }
 
 const microLimit = 2 * time.Minute // of one package, most of it for the compiler

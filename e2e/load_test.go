@@ -17,9 +17,9 @@ func TestLoadGenerator(t *testing.T) {
 	b := startBroker(t)
 	for name, arguments := range map[string][]string{
 		"open":    {"--rate", "1000", "--duration", "1s", "--warm-up", "200ms", "--keys", "10", "--idle-connections", "20", "--churn", "20"},
-		"closed":  {"--records", "5000", "--duration", "0", "--warm-up", "0", "--in-flight", "100", "--payload", "compressible", "--compression", "lz4"},
-		"backlog": {"--records", "5000", "--duration", "0", "--backlog", "--acks", "1"},
-		"group":   {"--records", "500", "--duration", "0", "--warm-up", "0", "--group", "load", "--consumers", "1"},
+		"closed":  {"--records", "5000", "--delete-topic", "--in-flight", "100", "--payload", "compressible", "--compression", "lz4"},
+		"backlog": {"--records", "5000", "--backlog", "--acks", "1"},
+		"group":   {"--records", "500", "--group", "load", "--consumers", "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -28,6 +28,7 @@ func TestLoadGenerator(t *testing.T) {
 			lines := strings.Split(strings.TrimSpace(out), "\n")
 			var summary struct {
 				Kind                           string
+				Plan                           struct{ Topic string }
 				Sent, Acknowledged, Consumed   int64
 				Failed                         int64
 				Produce, EndToEnd, Connect     struct{ Count int64 }
@@ -46,6 +47,11 @@ func TestLoadGenerator(t *testing.T) {
 				if summary.Sent != 5000 {
 					t.Errorf("%+v", summary)
 				}
+			}
+			topics, err := b.admin(t).ListTopics(t.Context(), summary.Plan.Topic)
+			must(t, err)
+			if topics.Has(summary.Plan.Topic) != (name != "closed") { // which was told to delete it
+				t.Errorf("topic %s: %v", summary.Plan.Topic, topics.Names())
 			}
 			page, err := os.ReadFile(html)
 			must(t, err)

@@ -28,7 +28,7 @@ Without it the loop is closed: each producer keeps --in-flight records under way
   kaas bench load --payload compressible --compression zstd --linger 5ms
 
   # A backlog of a million records, then two consumers that read it
-  kaas bench load --records 1000000 --duration 0 --backlog
+  kaas bench load --records 1000000 --backlog
 
   # A cluster that wants a login, with a file as for Kafka's own tools
   kaas bench load --bootstrap broker:9092 --command-config client.properties --group bench
@@ -37,9 +37,7 @@ Without it the loop is closed: each producer keeps --in-flight records under way
   kaas bench load --producers 200 --rate 20000 --value-bytes 100 --keys 10000 --idle-connections 1000 --churn 50`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if plan.Backlog && !command.Flags().Changed("warm-up") {
-				plan.WarmUp = 0
-			}
+			plan.settle(command.Flags().Changed)
 			out := command.OutOrStdout()
 			result, err := Run(command.Context(), plan, progressTo(quiet))
 			if !quiet && isTerminal(os.Stderr) {
@@ -72,11 +70,12 @@ func planFlags(command *cobra.Command, p *Plan) {
 	flags := command.Flags()
 	flags.StringSliceVar(&p.Bootstrap, "bootstrap", p.Bootstrap, "brokers, separated by commas")
 	flags.StringVar(&p.CommandConfig, "command-config", "", "how to reach the brokers: a file with security.protocol, sasl.mechanism (PLAIN, SCRAM) and sasl.jaas.config, ssl.truststore.location (PEM), as for Kafka's tools")
-	flags.StringVar(&p.Topic, "topic", "", "made if it does not exist; empty: a new one, which stays")
+	flags.StringVar(&p.Topic, "topic", "", "made if it does not exist; empty: a new one")
+	flags.BoolVar(&p.DeleteTopic, "delete-topic", false, "delete a topic that the run has made at its end")
 	flags.Int32Var(&p.Partitions, "partitions", p.Partitions, "of a topic that is made")
 	flags.StringArrayVar(&p.TopicConfigs, "topic-config", nil, "`key=value` of a topic that is made; may be repeated")
-	flags.DurationVar(&p.Duration, "duration", p.Duration, "of the measured part; 0 with --records")
-	flags.DurationVar(&p.WarmUp, "warm-up", p.WarmUp, "before it, not measured; 0 with --backlog, all of which is read")
+	flags.DurationVar(&p.Duration, "duration", p.Duration, "of the measured part; with --records no bound unless it is given, too")
+	flags.DurationVar(&p.WarmUp, "warm-up", p.WarmUp, "before it, not measured; with --records and --backlog none unless it is given")
 	flags.Int64Var(&p.Records, "records", 0, "end after so many; 0 is no bound")
 	flags.IntVar(&p.Producers, "producers", p.Producers, "clients that produce")
 	flags.Float64Var(&p.Rate, "rate", 0, "records a second of all producers, at intended times; 0 is the closed loop")

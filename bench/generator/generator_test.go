@@ -39,6 +39,30 @@ func TestPlansThatCannotRun(t *testing.T) {
 	}
 }
 
+// What is not asked for follows from what is: a number of records is all of the run.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		records          int64
+		backlog          bool
+		given            string
+		duration, warmUp time.Duration
+	}{
+		{0, false, "", 10 * time.Second, 2 * time.Second},
+		{5, false, "", 0, 0},
+		{5, true, "duration", 10 * time.Second, 0},
+		{0, true, "", 10 * time.Second, 0},
+		{5, false, "warm-up", 0, 2 * time.Second},
+	} {
+		plan := DefaultPlan()
+		plan.Records, plan.Backlog = c.records, c.backlog
+		plan.settle(func(flag string) bool { return flag == c.given })
+		if plan.Duration != c.duration || plan.WarmUp != c.warmUp {
+			t.Errorf("%+v: duration %v, warm-up %v", c, plan.Duration, plan.WarmUp)
+		}
+	}
+}
+
 // TestPace: all producers together send at the rate, and none catches up by
 // moving its times.
 func TestPace(t *testing.T) {

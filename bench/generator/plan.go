@@ -14,6 +14,7 @@ type Plan struct {
 	CommandConfig string        `json:"commandConfig"` // how to log in: a client's properties
 	Topic         string        `json:"topic"`
 	Partitions    int32         `json:"partitions"`   // of the topic, when it is made
+	DeleteTopic   bool          `json:"deleteTopic"`  // one that the run has made
 	TopicConfigs  []string      `json:"topicConfigs"` // key=value
 	Duration      time.Duration `json:"durationNs"`   // of the measured part
 	WarmUp        time.Duration `json:"warmUpNs"`     // before it, not measured
@@ -46,6 +47,17 @@ func DefaultPlan() Plan {
 		Bootstrap: []string{"127.0.0.1:9092"}, Partitions: 16, Duration: 10 * time.Second, WarmUp: 2 * time.Second,
 		Producers: 2, InFlight: 1000, ValueBytes: 1024, Payload: "random", Acks: "all", Idempotent: true, Compression: "none",
 		BatchBytes: 1_000_000, Consumers: 2, Interval: time.Second, Seed: 1,
+	}
+}
+
+// settle gives what was not asked for its value: a number of records is sent and
+// measured as a whole.
+func (p *Plan) settle(given func(flag string) bool) {
+	if p.Records > 0 && !given("duration") {
+		p.Duration = 0
+	}
+	if (p.Records > 0 || p.Backlog) && !given("warm-up") {
+		p.WarmUp = 0
 	}
 }
 

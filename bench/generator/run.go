@@ -29,6 +29,7 @@ type run struct {
 	keys      [][]byte
 	starts    map[int32]int64 // offset at the begin, by partition
 	consumers []*consumer     // those that have something to read
+	made      bool            // the topic, by this run
 	idle      []net.Conn
 
 	// Counted from the begin, warm-up included.
@@ -140,6 +141,7 @@ func (r *run) prepare(ctx context.Context) error {
 		if err := errors.Join(err, made.Err); err != nil {
 			return fmt.Errorf("create topic %s: %w", r.plan.Topic, err)
 		}
+		r.made = true
 	}
 	r.starts = map[int32]int64{}
 	for deadline := time.Now().Add(answerTimeout); ; {
@@ -158,6 +160,25 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 }
 
+// leave deletes the topic if that is wanted and the run has made it.
+func (r *run) leave(ctx context.Context) error {
+	if !r.made || !r.plan.DeleteTopic {
+		return nil
+	}
+	client, err := kgo.NewClient(r.clientOptions()...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	defer cancel()
+	deleted, err := kadm.NewClient(client).DeleteTopic(ctx, r.plan.Topic)
+	if err := errors.Join(err, deleted.Err); err != nil {
+		return fmt.Errorf("delete topic %s: %w", r.plan.Topic, err)
+	}
+	return nil
+}
+
 // placeGroup commits for the group that it has read all that was there before.
 func (r *run) placeGroup(ctx context.Context, admin *kadm.Client) error {
 	if r.plan.Group == "" || r.plan.Consumers == 0 {
@@ -174,7 +195,7 @@ func (r *run) placeGroup(ctx context.Context, admin *kadm.Client) error {
 }
 
 // Run does what the plan says; each interval is handed to progress.
-func Run(ctx context.Context, plan Plan, progress func(Point)) (*Result, error) {
+func Run(ctx context.Context, plan Plan, progress func(Point)) (result *Result, err error) {
 	if err := plan.validate(); err != nil {
 		return nil, err
 	}
@@ -186,6 +207,7 @@ func Run(ctx context.Context, plan Plan, progress func(Point)) (*Result, error) 
 	for i := range plan.Keys {
 		r.keys = append(r.keys, fmt.Appendf(nil, "key-%d", i))
 	}
+	defer func() { err = errors.Join(err, r.leave(ctx)) }()
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -204,7 +226,7 @@ func Run(ctx context.Context, plan Plan, progress func(Point)) (*Result, error) 
 	r.begin = time.Now()
 	s := newSampler(r, progress)
 	err = errors.Join(r.work(ctx), s.stop())
-	result := s.result()
+	result = s.result()
 	if failure := r.firstFailure.Load(); failure != nil {
 		err = errors.Join(err, fmt.Errorf("%d records were not taken; the first: %w", r.failed.Load(), *failure))
 	}
