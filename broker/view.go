@@ -43,23 +43,24 @@ type topicState struct {
 // partitionState is one served partition, the same object from the moment that
 // it appears in a view until its topic is removed. log.Context points back to it.
 type partitionState struct {
-	topicName string
-	topicID   meta.UUID
-	index     int32
+	// What a produce touches comes first and lies in one cache line.
 	log       *logstore.Partition
-
-	// config is the topic's configuration, replaced by the observer before the view
-	// that goes with it.
-	config atomic.Pointer[config.Topic]
-
+	topicName string
 	// removed is set once, by the observer, before it publishes a view without this
 	// partition and before it runs the partitionRemoved hooks. Whoever parks a
 	// request here looks at it after parking: either the hook finds the parked
 	// request, or the parker sees removed.
 	removed atomic.Bool
-
+	index   int32
 	// purgatory holds the parked fetches (purgatory.go).
 	purgatory partitionPurgatory
+
+	// config is the topic's configuration, replaced by the observer before the view
+	// that goes with it.
+	config  atomic.Pointer[config.Topic]
+	topicID meta.UUID
+
+	_ [48]byte // a multiple of 64
 }
 
 // topic finds a served topic by name, or nil. Lock-free.

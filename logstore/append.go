@@ -75,12 +75,8 @@ func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error
 // warm opens the active segment and loads its index, where that was not done yet (the first append after a start), without
 // the partition's lock: reads of a cold disk keep no other request waiting.
 func (p *Partition) warm() error {
-	all := p.segments.Load().all
-	if len(all) == 0 {
-		return nil // closed: the append finds out why
-	}
-	g := all[len(all)-1]
-	if g.IsOpen() || g.Sealed.Load() || !g.Acquire() {
+	g := p.active.Load() // nil: closed, the append finds out why
+	if g == nil || g.IsOpen() || g.Sealed.Load() || !g.Acquire() {
 		return nil
 	}
 	defer g.Release()
@@ -260,15 +256,23 @@ func (p *Partition) appended(g *segment.Segment, records []byte, info *validate.
 		at += int64(len(v))
 		offset = v.LastOffset() + 1
 	}
-	if o.LeaderEpoch > p.epochs.Latest() {
-		p.epochs.Assign(o.LeaderEpoch, p.end.offset.Load())
-		p.leaderEpoch.Store(o.LeaderEpoch)
+	if p.epochNoted != o.LeaderEpoch+1 {
+		p.noteEpoch(o.LeaderEpoch)
 	}
 	g.Unsynced = true
 	p.totalBytes.Add(int64(len(records)))
 	g.EndOffset.Store(offset)
 	g.SizeBytes.Store(at)
 	p.end.store(position{offset, g.BaseOffset, at})
+}
+
+// noteEpoch lets a leader epoch begin here, if it is a new one.
+func (p *Partition) noteEpoch(epoch int32) {
+	if epoch > p.epochs.Latest() {
+		p.epochs.Assign(epoch, p.end.offset.Load())
+		p.leaderEpoch.Store(epoch)
+	}
+	p.epochNoted = epoch + 1
 }
 
 // advance moves the high watermark (never back) and the last stable offset, and takes the waiters that are served.

@@ -148,7 +148,8 @@ func (p *Partition) adopt(q *Partition) error {
 		p.store.logger.Error("the disk lost records that were visible", "topic", p.topic, "partition", p.id, "records", lost, "highWatermark", p.high.offset.Load(), "endOffset", q.end.offset.Load())
 	}
 	p.place.Store(q.place.Load())
-	p.segments.Store(found)
+	p.setSegments(found.all)
+	p.epochNoted = 0
 	p.producers, p.epochs, p.pending, p.dirUnsynced, p.txnMissing = q.producers, q.epochs, q.pending, q.dirUnsynced, q.txnMissing
 	p.leaderEpoch.Store(max(p.leaderEpoch.Load(), q.leaderEpoch.Load()))
 	p.logStart.Store(q.logStart.Load())

@@ -15,30 +15,56 @@ import (
 )
 
 // Partition is one log. Its methods are safe for concurrent use.
+//
+// With ten thousand partitions each append finds nothing of its own in the processor's caches, so what an append touches
+// stands together, first, and so does what it touches of a segment.
 type Partition struct {
 	// Context belongs to the broker: set once right after Ensure or Open, before the partition is published.
 	Context any
 
-	store   *Store
-	topic   string
-	id      int32
-	topicID [16]byte // immutable after Ensure adopted the directory
+	store       *Store
+	config      atomic.Pointer[Config]          // shared with partitions that have the same
+	active      atomic.Pointer[segment.Segment] // the last of segments, nil when closed; writer: mu
+	segments    atomic.Pointer[segmentList]     // immutable lists; writer: mu
+	failure     atomic.Pointer[error]           // under mu: the partition is offline (until the healer has recovered it) or closed (for ever)
+	leaderEpoch atomic.Int32                    // writer: mu
+	epochNoted  int32                           // epochs has this leader epoch less one; 0: look; owner: mu
+	end         mark                            // log end; writer: mu
+	high        mark                            // high watermark; writer: mu
+	stable      mark                            // last stable offset; writer: mu
+	logStart    atomic.Int64                    // writer: mu
+	totalBytes  atomic.Int64                    // of all segments; writer: mu
 
+	mu           sync.Mutex
+	frozen       bool                // the last step of a move: appends are refused for a moment; owner: mu
+	spareWanted  bool                // the janitor was asked for one; owner: mu
+	producers    *producer.States    // owner: mu
+	unflushed    int64               // records since the last commit began; owner: mu
+	flushDueMs   int64               // flush.ms deadline, 0: none; owner: mu
+	rollJitterMs int64               // owner: mu
+	waiters      groupcommit.Waiters // owner: mu
+	commits      groupcommit.Task
+
+	generation   int64             // recoveries from disk in this process; owner: mu
+	epochs       checkpoint.Epochs // owner: mu
+	committedTo  position          // where durable stands in the files; owner: mu
+	spare        *spareFile        // nil: none; owner: mu
+	spares       int64             // how many were made; owner: mu
+	dirUnsynced  bool              // a segment was created since the directory was synced; owner: mu
+	txnMissing   bool              // some segment has TxnMissing; owner: mu
+	dirSyncing   bool              // that sync runs; until it has ended the name of a segment may not outlive a crash; owner: mu
+	pending      []pendingSeal     // sealed segments whose files are not written; owner: mu
+	checkpointed int64             // recovery point of the newest checkpoint file; owner: mu
+	markers      []producer.Marker // scratch of Append; owner: mu
+
+	topic         string
+	id            int32
+	topicID       [16]byte              // immutable after Ensure adopted the directory
 	place         atomic.Pointer[place] // where it lies; writer: the end of a move, which holds mu and headMu
-	config        atomic.Pointer[Config]
-	segments      atomic.Pointer[segmentList] // immutable lists; writer: mu
-	leaderEpoch   atomic.Int32                // writer: mu
-	logStart      atomic.Int64                // writer: mu
-	end           mark                        // log end; writer: mu
-	high          mark                        // high watermark; writer: mu
-	stable        mark                        // last stable offset; writer: mu
-	durable       atomic.Int64                // every offset below is on stable storage; writer: mu
-	synced        atomic.Int64                // every offset below is, in the partition's own files; writers: mu, or a recovery
-	recoveryPoint atomic.Int64                // recovery may trust everything below; writers: janitor, recovery, Close
-	failure       atomic.Pointer[error]       // under mu: the partition is offline (until the healer has recovered it) or closed (for ever)
-	totalBytes    atomic.Int64                // of all segments; writer: mu
+	durable       atomic.Int64          // every offset below is on stable storage; writer: mu
+	synced        atomic.Int64          // every offset below is, in the partition's own files; writers: mu, or a recovery
+	recoveryPoint atomic.Int64          // recovery may trust everything below; writers: janitor, recovery, Close
 
-	commits   groupcommit.Task
 	syncMu    sync.Mutex         // one sync of the files at a time; before mu. Appends, reads and watermarks do not wait for it
 	syncing   []*segment.Segment // owner: syncMu
 	journalID uint64             // the journal that has records of it, 0: none; owner: commitJournal.turn
@@ -48,26 +74,6 @@ type Partition struct {
 
 	headMu     sync.Mutex // one change of the list other than a roll at a time, with its renames: retention, swaps, deletion of the partition; before writeOutMu
 	writeOutMu sync.Mutex // one writeOut at a time; before mu
-
-	mu           sync.Mutex
-	generation   int64               // recoveries from disk in this process; owner: mu
-	producers    *producer.States    // owner: mu
-	epochs       checkpoint.Epochs   // owner: mu
-	waiters      groupcommit.Waiters // owner: mu
-	frozen       bool                // the last step of a move: appends are refused for a moment; owner: mu
-	unflushed    int64               // records since the last commit began; owner: mu
-	committedTo  position            // where durable stands in the files; owner: mu
-	spare        *spareFile          // nil: none; owner: mu
-	spareWanted  bool                // the janitor was asked for one; owner: mu
-	spares       int64               // how many were made; owner: mu
-	dirUnsynced  bool                // a segment was created since the directory was synced; owner: mu
-	txnMissing   bool                // some segment has TxnMissing; owner: mu
-	dirSyncing   bool                // that sync runs; until it has ended the name of a segment may not outlive a crash; owner: mu
-	pending      []pendingSeal       // sealed segments whose files are not written; owner: mu
-	checkpointed int64               // recovery point of the newest checkpoint file; owner: mu
-	rollJitterMs int64               // owner: mu
-	markers      []producer.Marker   // scratch of Append; owner: mu
-	flushDueMs   int64               // flush.ms deadline, 0: none; owner: mu
 }
 
 // pendingSeal is a sealed segment whose index files have to be written, and the producer snapshot at its end.
@@ -177,7 +183,12 @@ func (p *Partition) Dir() string { return p.logDir().path }
 func (p *Partition) SetConfig(c Config) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.config.Store(&c)
+	shared := p.store.lastConfig.Load()
+	if shared == nil || *shared != c {
+		shared = &c
+		p.store.lastConfig.Store(shared)
+	}
+	p.config.Store(shared)
 	p.rollJitterMs = rand.Int64N(max(min(c.SegmentJitterMs, 1<<62), 0) + 1) // spreads rolls of partitions that were made together
 }
 
@@ -242,4 +253,9 @@ func (p *Partition) fail(cause error) {
 // setSegments publishes a list. Caller: mu.
 func (p *Partition) setSegments(all []*segment.Segment) {
 	p.segments.Store(&segmentList{all})
+	var active *segment.Segment
+	if len(all) > 0 {
+		active = all[len(all)-1]
+	}
+	p.active.Store(active)
 }

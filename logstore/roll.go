@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"kaas/codec/batch"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
 	"kaas/logstore/layout"
@@ -15,7 +16,7 @@ import (
 
 // segmentFor returns the active segment, after a roll where Kafka rolls (LogSegment.shouldRoll). Caller: mu.
 func (p *Partition) segmentFor(bytes int, info *validate.Info, c *Config, nowMs int64) (*segment.Segment, error) {
-	g := p.segments.Load().active()
+	g := p.active.Load()
 	writable, err := g.MemIndex()
 	if err != nil {
 		return nil, err
@@ -28,8 +29,8 @@ func (p *Partition) segmentFor(bytes int, info *validate.Info, c *Config, nowMs 
 		return g, nil
 	}
 	full := size+int64(bytes) > int64(c.SegmentBytes)
-	if !full {
-		entries := int64(max(16, c.SegmentIndexBytes))
+	if entries := int64(max(16, c.SegmentIndexBytes)); !full && size/batch.HeaderBytes >= entries/index.TimeEntryBytes {
+		// Only now may there be so many: an entry stands for a batch, and the index is not in the caches.
 		full = int64(writable.Offsets.Len()) >= entries/index.OffsetEntryBytes || int64(writable.Times.Len()) >= entries/index.TimeEntryBytes
 	}
 	if !full {

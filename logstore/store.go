@@ -55,6 +55,8 @@ type Store struct {
 	counters  Counters
 	ids       checkpoint.ProducerIDs
 
+	lastConfig atomic.Pointer[Config] // of the last SetConfig: partitions of a topic share theirs
+
 	shards [256]shard
 	seed   maphash.Seed
 

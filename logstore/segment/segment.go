@@ -25,28 +25,22 @@ import (
 // are closed and unmapped by whoever takes the count to zero, through the graveyard, because that goroutine may
 // be an event loop and unlink, munmap and close may block.
 type Segment struct {
-	env        *Env
-	dir        string // the directory at the time of creation; after Delete the path is stale, the open file is not
-	BaseOffset int64
-
 	refs atomic.Int64
 
 	// SizeBytes is the end of the last whole batch. Writer: holder of Partition.mu. Readers may be behind.
 	SizeBytes atomic.Int64
 	// EndOffset is the next offset after the segment. Writer: holder of Partition.mu; final once Sealed is true.
-	EndOffset atomic.Int64
-	Sealed    atomic.Bool
-	recovered bool // made by a recovery in place: earlier readers may have the index files mapped. Immutable once in a list
-	compacted bool // made by the cleaner in this process: all of it is below every limit of a reader. Immutable once in a list
+	EndOffset  atomic.Int64
+	BaseOffset int64
+	Sealed     atomic.Bool
+	recovered  bool // made by a recovery in place: earlier readers may have the index files mapped. Immutable once in a list
+	compacted  bool // made by the cleaner in this process: all of it is below every limit of a reader. Immutable once in a list
+	Unsynced   bool // appended to since the last successful fdatasync began. Owner: Partition.mu
 
-	file   atomic.Pointer[openFile]          // nil until first use; set under mu
-	log    atomic.Pointer[[]byte]            // the newest mmap of the .log, nil until first use; set under mu
-	mem    atomic.Pointer[index.Writable]    // writable index; nil: see files
-	files  atomic.Pointer[index.Files]       // sealed index; nil until first use
-	recent atomic.Pointer[index.Recent]      // nil until the first append
-	marks  atomic.Pointer[logfile.SizeMarks] // nil until a reader asks whether bytes are in memory
-	// aborted is the transaction index; nil until first use. The slice is immutable, a longer one replaces it.
-	aborted atomic.Pointer[[]index.AbortedTxn]
+	file   atomic.Pointer[openFile]       // nil until first use; set under mu
+	mem    atomic.Pointer[index.Writable] // writable index; nil: see files
+	recent atomic.Pointer[index.Recent]   // nil until the first append
+	opened openFile                       // what file points to
 
 	// Owner of the rest, until the blank line: Partition.mu.
 	BytesSinceIndex  int64
@@ -56,9 +50,16 @@ type Segment struct {
 	CreatedMs        int64
 	WrittenOffsets   int  // entries of mem that are in the .index file
 	WrittenTimes     int  // entries of mem that are in the .timeindex file
-	Unsynced         bool // appended to since the last successful fdatasync began
 	HasTxnIndex      bool // a .txnindex file exists
 	TxnMissing       int  // newest entries of aborted that are not in the file, because the disk was full at a recovery
+
+	log   atomic.Pointer[[]byte]            // the newest mmap of the .log, nil until first use; set under mu
+	files atomic.Pointer[index.Files]       // sealed index; nil until first use
+	marks atomic.Pointer[logfile.SizeMarks] // nil until a reader asks whether bytes are in memory
+	// aborted is the transaction index; nil until first use. The slice is immutable, a longer one replaces it.
+	aborted atomic.Pointer[[]index.AbortedTxn]
+	env     *Env
+	dir     string // the directory at the time of creation; after Delete the path is stale, the open file is not
 
 	txnUnsynced atomic.Bool // the .txnindex was written since its last sync began
 
@@ -66,6 +67,8 @@ type Segment struct {
 	oldMaps  [][]byte // earlier, shorter mmaps; slices may still point into them. Owner: mu
 	unlink   []string // files to remove at burial. Owner: mu
 	buryNext *Segment // owner: graveyard.mu
+
+	_ [40]byte // a multiple of 64: what an append touches begins with a cache line
 }
 
 type openFile struct{ vfs.File }
@@ -129,8 +132,11 @@ func (g *Segment) Release() {
 	}
 }
 
-// SetFile gives the segment its .log file before anybody else has it.
-func (g *Segment) SetFile(f vfs.File) { g.file.Store(&openFile{f}) }
+// SetFile gives the segment its .log file, once: before anybody else has the segment, or with mu held.
+func (g *Segment) SetFile(f vfs.File) {
+	g.opened.File = f
+	g.file.Store(&g.opened)
+}
 
 // IsOpen says that the .log file and the writable index are there.
 func (g *Segment) IsOpen() bool { return g.file.Load() != nil && g.mem.Load() != nil }
@@ -154,7 +160,7 @@ func (g *Segment) openLocked() (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.file.Store(&openFile{f})
+	g.SetFile(f)
 	return f, nil
 }
 
