@@ -37,15 +37,16 @@ func (c *Conn) receive(n int, full bool) {
 	from, to := h.used, h.used+n
 	for budget := limits.NetReadBytesPerEvent - n; ; budget -= n {
 		more := full && budget > 0
+		ahead := more && c.mayReadAhead()
 		var ok bool
-		if from, ok = c.parseChunk(from, to, more); !ok {
+		if from, ok = c.parseChunk(from, to, ahead); !ok {
 			return
 		}
-		if from < to && !(more && c.frame == nil && c.mayTakeFrame()) {
+		if from < to && !(ahead && c.frame == nil && c.mayTakeFrame()) {
 			c.keepRest(h.buf.B[from:to])
 			return
 		}
-		if !more || c.awaitingMemory || c.frame == nil && !c.mayTakeFrame() {
+		if !more || c.awaitingMemory || c.frame == nil && !(ahead && c.mayTakeFrame()) {
 			return
 		}
 		if from == to {
@@ -80,6 +81,10 @@ func (c *Conn) parseChunk(from, to int, more bool) (at int, ok bool) {
 	return to - len(left), ok
 }
 
+// mayReadAhead says whether more may be read than the engine did and what a frame still lacks. Not when paused connections
+// of this loop keep much already: each further one then keeps at most limits.NetReadBufferBytes.
+func (c *Conn) mayReadAhead() bool { return c.loop.restBytes < c.loop.restLimit }
+
 // readAhead is how many bytes are read into the chunk at once.
 func (c *Conn) readAhead() int { return max(c.ahead, limits.NetReadAheadBytes) }
 
@@ -91,8 +96,8 @@ func (c *Conn) receiveMore(at int) (n int, full, ok bool) {
 	b = b[at:min(len(b), at+c.readAhead())]
 	if c.frame != nil {
 		direct = c.frame.B[c.arrived:]
-		if len(c.frame.B) < c.frameBytes {
-			b = nil // what follows the buffer still belongs to the frame
+		if len(c.frame.B) < c.frameBytes || !c.mayReadAhead() {
+			b = nil // what follows the buffer still belongs to the frame, or may not be read
 		}
 	}
 	n = c.socket.receive(direct, b)
@@ -246,31 +251,44 @@ func (c *Conn) fail(err error) {
 func (c *Conn) keepRest(data []byte) {
 	c.ahead = 0
 	if c.rest == nil {
-		c.rest = bufpool.Get(len(data))
-		copy(c.rest.B, data)
-		c.restFrom = 0
+		c.setRest(data, nil)
 		return
 	}
-	kept := c.rest.B[c.restFrom:]
-	larger := bufpool.Get(len(kept) + len(data))
-	copy(larger.B[copy(larger.B, kept):], data)
-	c.rest.Release()
-	c.rest, c.restFrom = larger, 0
+	c.setRest(c.rest.B[c.restFrom:], data)
 }
 
-// parseRest parses what was kept, as far as it may.
+// setRest makes head and tail the rest, in a buffer of their size.
+func (c *Conn) setRest(head, tail []byte) {
+	rest := bufpool.Get(len(head) + len(tail))
+	copy(rest.B[copy(rest.B, head):], tail)
+	c.loop.restBytes += bufpool.Capacity(len(rest.B))
+	c.dropRest()
+	c.rest = rest
+}
+
+func (c *Conn) dropRest() {
+	if c.rest == nil {
+		return
+	}
+	c.loop.restBytes -= bufpool.Capacity(len(c.rest.B))
+	c.rest.Release()
+	c.rest, c.restFrom = nil, 0
+}
+
+// parseRest parses what was kept, as far as it may. What is left moves to a smaller buffer when that is half as large or
+// less, so a connection that takes a frame now and then does not keep what it once had.
 func (c *Conn) parseRest() {
 	rest := c.rest
 	left, _ := c.parse(rest.B[c.restFrom:], notInChunk, false)
-	if c.rest == nil {
-		return // released: the connection has closed
-	}
-	if len(left) > 0 {
+	switch {
+	case c.rest == nil: // released: the connection has closed
+	case len(left) == 0:
+		c.dropRest()
+	case bufpool.Capacity(len(left)) < bufpool.Capacity(len(rest.B)):
+		c.setRest(left, nil)
+	default:
 		c.restFrom = len(rest.B) - len(left)
-		return
 	}
-	c.rest, c.restFrom = nil, 0
-	rest.Release()
 }
 
 func (c *Conn) releaseInbound() {
@@ -279,8 +297,5 @@ func (c *Conn) releaseInbound() {
 		c.frame.Release()
 		c.frame = nil
 	}
-	if c.rest != nil {
-		c.rest.Release()
-		c.rest = nil
-	}
+	c.dropRest()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"runtime"
@@ -444,7 +445,7 @@ func memoryConn(h Handler, maxRequestBytes int32) (*Conn, *memorySocket) {
 		panic(err)
 	}
 	s.malformed.logger = s.config.Logger
-	l := &loop{server: s, vectors: make([][]byte, 0, limits.NetIovecs)}
+	l := &loop{server: s, vectors: make([][]byte, 0, limits.NetIovecs), restLimit: limits.NetRestBytesPerLoop}
 	l.chunk.begin()
 	l.woken.Store(true) // there is no loop to wake
 	c := &Conn{id: 1, server: s, loop: l}
@@ -460,6 +461,78 @@ func feed(c *Conn, data []byte, full bool) {
 	h := &c.loop.chunk
 	c.received(copy(h.engineBuffer(), data), full)
 	h.settle()
+}
+
+// Connections that are paused, each in the middle of much that came at once, together keep no more than the bound of
+// their loop and one engine's read each, and lose nothing.
+func TestPausedConnectionsKeepLittle(t *testing.T) {
+	t.Parallel()
+	const limit, count, frames = 1 << 20, 50, 100
+	got := map[*Conn]int{}
+	h := &testHandler{frame: func(c *Conn, frame *bufpool.Buf) error {
+		if want := fmt.Sprintf("%05d", got[c]); string(frame.B[:5]) != want {
+			t.Errorf("frame %q, want %s", frame.B[:5], want)
+		}
+		if got[c]++; got[c]%(frames/2) == 1 {
+			c.mutedUntil.Store(math.MaxInt64)
+		}
+		frame.Release()
+		return nil
+	}}
+	var shared *loop
+	left := map[*Conn]*memorySocket{}
+	for range count {
+		c, socket := memoryConn(h, 1<<20)
+		if shared == nil {
+			shared = c.loop
+			shared.restLimit = limit
+		}
+		c.loop.remove(c)
+		c.loop = shared
+		shared.add(c)
+		for i := range frames {
+			socket.more = append(socket.more, frameOf(fmt.Appendf(nil, "%05d%03000d", i, 0))...)
+		}
+		left[c] = socket
+	}
+	readOn := func(c *Conn, socket *memorySocket) {
+		for len(socket.more) > 0 && c.rest == nil && c.mayTakeFrame() {
+			n := min(len(socket.more), limits.NetReadBufferBytes)
+			data := socket.more[:n]
+			socket.more = socket.more[n:]
+			feed(c, data, n == limits.NetReadBufferBytes)
+			c.turn()
+		}
+	}
+	for c, socket := range left {
+		c.mutedUntil.Store(0)
+		got[c] = 1 // the first frame does not pause: what is kept came behind the frame in the middle
+		socket.more = socket.more[4+3005:]
+		readOn(c, socket)
+	}
+	held := 0
+	for c := range left {
+		if c.rest != nil {
+			held += bufpool.Capacity(len(c.rest.B))
+		}
+	}
+	if most := limit + limits.NetRestBytes + count*limits.NetReadBufferBytes; held != shared.restBytes || held > most || held < limit {
+		t.Errorf("%d bytes are held, %d counted; at most %d and at least %d", held, shared.restBytes, most, limit)
+	}
+	for c, socket := range left {
+		for len(socket.more) > 0 || c.rest != nil {
+			c.mutedUntil.Store(0)
+			c.turn()
+			readOn(c, socket)
+		}
+		if got[c] != frames {
+			t.Errorf("%d frames came, want %d", got[c], frames)
+		}
+		c.shut(nil)
+	}
+	if shared.restBytes != 0 {
+		t.Errorf("%d bytes are still counted", shared.restBytes)
+	}
 }
 
 // FuzzFrames cuts a stream into pieces of arbitrary size, some read by the engine and some directly. What comes out
@@ -478,6 +551,9 @@ func FuzzFrames(f *testing.F) {
 			return echo(c, frame)
 		}}
 		c, socket := memoryConn(h, maxBytes)
+		if len(cuts)%2 == 1 {
+			c.loop.restLimit = 0
+		}
 		left := stream
 		for i := 0; len(left) > 0 && !c.isEnding(); i++ {
 			cut := len(left)

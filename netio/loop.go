@@ -45,6 +45,9 @@ type loop struct {
 	vectors [][]byte // limits.NetIovecs, for gather
 	buffers ioBuffers
 
+	restBytes int // of the buffers in which connections keep what they may not parse
+	restLimit int // limits.NetRestBytesPerLoop; immutable
+
 	outboundBytes atomic.Int64 // of replies that were ended and have not left, all connections; by who ends them and the loop
 
 	// Written on the loop, read by Drain and Stats.
@@ -63,6 +66,8 @@ func newLoop(s *Server) (*loop, error) {
 		server:  s,
 		wakeFD:  fd,
 		vectors: make([][]byte, 0, limits.NetIovecs),
+
+		restLimit: limits.NetRestBytesPerLoop,
 	}
 	l.chunk.begin()
 	runtime.AddCleanup(l, func(fd int) { unix.Close(fd) }, fd)
