@@ -167,3 +167,51 @@ func TestParseBenchmarks(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// Each row of a comparison says what an acknowledgement meant, and the ratios to Apache Kafka that have a target are judged.
+func TestContestFigures(t *testing.T) {
+	t.Parallel()
+	sides := [2]*contender{{name: "kaas", process: &rig.Process{}}, {name: kafkaRival, process: &rig.Process{}}}
+	run := func(cpu time.Duration, took time.Duration) []bout {
+		return []bout{{Outcome: rig.Outcome{Bytes: 1e9, Produces: 1000, Fetches: 1000, Took: took}, cpu: cpu}}
+	}
+	wanted := map[string]string{}
+	for _, c := range contests() {
+		for _, f := range judged(c, contestFigures(c, sides, [2][]bout{run(time.Second, time.Second), run(5*time.Second, 11*time.Second)})) {
+			word := "not durable on either side"
+			if c.durable {
+				word = "durable on both sides"
+			}
+			if !strings.HasPrefix(f.Note, word) {
+				t.Errorf("%s, %s: %q", c.name, f.Name, f.Note)
+			}
+			if f.Verdict != "" {
+				wanted[c.name] = f.Name + " " + f.Target + " " + f.Verdict
+			}
+		}
+	}
+	for name, want := range map[string]string{
+		"produce and follow, 64 KB batches, 16 partitions":        "CPU per GB, ratio to kafka ≤ 0.25 met",
+		"16 KB batches, 100 partitions and connections, acks=all": "throughput, ratio to kafka ≥ 10 met",
+		"storm: 1 to 10 keyed records of 100 B, 200 connections":  "requests per CPU second, ratio to kafka ≥ 5 met",
+		"read a backlog, 1 MiB fetches on 2 connections":          "CPU per GB, ratio to kafka ≤ 1 met",
+		"8 readers at the tail":                                   "CPU per GB, ratio to kafka ≤ 0.35 met",
+	} {
+		if wanted[name] != want {
+			t.Errorf("%s: %q instead of %q", name, wanted[name], want)
+		}
+		delete(wanted, name)
+	}
+	if len(wanted) > 0 {
+		t.Errorf("also judged: %v", wanted)
+	}
+	if err := checkRows("storm;no such"); err != nil {
+		t.Error(err)
+	}
+	if err := checkRows("no such"); err == nil || !strings.Contains(err.Error(), "8 readers at the tail") {
+		t.Error(err)
+	}
+	if only := chosen(" storm ;latency"); !only(contests()[8].name) || !only(latencyRows) || only(idleRows) || !chosen("")(idleRows) {
+		t.Error("rows are chosen by parts of their names")
+	}
+}

@@ -84,12 +84,7 @@ func runCompare(o compareOptions, out io.Writer) (err error) {
 	if wanted(idleRows) {
 		r.Figures = append(r.Figures, footprints(sides, "resident memory, after all of it")...)
 	}
-	fmt.Fprintf(out, "=== %s\n%s=== %s\n", r.about(), tableOf(r.Figures), verdicts(r.Figures))
-	for _, f := range r.Figures {
-		if f.Note != "" {
-			fmt.Fprintf(out, "%s, %s: %s\n", f.Scenario, f.Name, f.Note)
-		}
-	}
+	fmt.Fprintf(out, "=== %s\n%s\n%s\n%s=== %s\n", r.about(), tableOf(r.Figures), notesOf(r.Figures), tableOf(targets(r.Figures)), verdicts(r.Figures))
 	path, err := r.save(o.Results, r.Figures)
 	if err == nil && path != "" {
 		fmt.Fprintf(out, "%d rows were added to %s\n", len(r.Figures), path)
@@ -255,12 +250,21 @@ func hold(o compareOptions, c contest, number int, sides [2]*contender, out io.W
 		return nil, err
 	}
 	figures = contestFigures(c, sides, bouts)
-	if c.judge != nil && sides[1].name == kafkaRival {
-		for i := range figures {
-			figures[i] = c.judge(figures[i])
-		}
+	if sides[1].name == kafkaRival {
+		figures = judged(c, figures)
 	}
 	return figures, nil
+}
+
+// judged gives the ratios to Apache Kafka their targets.
+func judged(c contest, figures []figure) []figure {
+	if c.judge == nil {
+		return figures
+	}
+	for i := range figures {
+		figures[i] = c.judge(figures[i])
+	}
+	return figures
 }
 
 // bring measures one run of side i on a topic of its own, which is filled a little before and removed afterwards, while the
@@ -362,7 +366,7 @@ func contestFigures(c contest, sides [2]*contender, bouts [2][]bout) (figures []
 		}
 		if len(ratios) > 0 {
 			low, high := bootstrap(ratios, 0.95)
-			figures = append(figures, newFigure(c.name, "kaas", name+", ratio to "+sides[1].name, "1", fmt.Sprintf("95 %% of resampled medians in %.3f to %.3f; %s", low, high, note), ratios))
+			figures = append(figures, newFigure(c.name, "kaas", name+", ratio to "+sides[1].name, "1", note, ratios).noting(fmt.Sprintf("%s: 95 %% of resampled medians in %.3f to %.3f", name, low, high)))
 		}
 	}
 	perGB := func(b bout) float64 { return b.cpu.Seconds() / (float64(b.Bytes) / 1e9) }
@@ -385,7 +389,7 @@ func contestFigures(c contest, sides [2]*contender, bouts [2][]bout) (figures []
 			for _, b := range bouts[i] {
 				values = append(values, f.of(b))
 			}
-			figures = append(figures, newFigure(c.name, side.name, f.name, f.unit, "", values))
+			figures = append(figures, newFigure(c.name, side.name, f.name, f.unit, c.stable(), values))
 		}
 	}
 	ratio(throughputRatio, c.stable(), rate)
@@ -420,7 +424,9 @@ func latencies(o compareOptions, sides [2]*contender, durable bool, out io.Write
 		return nil
 	})
 	for i, side := range sides {
-		figures = append(figures, found[i].figures(scenario, side.name, "ack")...)
+		for _, f := range found[i].figures(scenario, side.name, "ack") {
+			figures = append(figures, f.noting(c.stable()))
+		}
 	}
 	ratio := newFigure(scenario, "kaas", "ack p99, ratio to "+sides[1].name, "1", c.stable(), ratios(found[0].p99, found[1].p99))
 	if sides[1].name == kafkaRival && !durable {

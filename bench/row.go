@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -208,16 +209,50 @@ func (r row) about() string {
 	return fmt.Sprintf("commit %s%s, %s, %d cores, Linux %s, %s, load %.1f", r.Commit, dirty, r.Host.CPU, r.Host.Cores, r.Host.Kernel, r.Host.FileSystem, r.Host.Load1)
 }
 
-// tableOf writes figures for a reader.
+// tableOf writes figures for a reader, each column as wide as it must be.
 func tableOf(figures []figure) string {
-	var out strings.Builder
-	fmt.Fprintf(&out, "%-16s %-16s %-52s %10s %10s %10s %-16s %-10s %s\n", "scenario", "side", "figure", "median", "min", "max", "unit", "target", "")
+	lines := [][]string{{"scenario", "side", "figure", "median", "min", "max", "unit", "target", ""}}
 	for _, f := range figures {
 		if f.Verdict == failed {
-			fmt.Fprintf(&out, "%-16s %-16s %-52s %10s %10s %10s %-16s %-10s %s\n", f.Scenario, f.Side, f.Name, "", "", "", "", "", "FAILED: "+firstLine(f.Note))
+			lines = append(lines, []string{f.Scenario, f.Side, f.Name, "", "", "", "", "", "FAILED: " + firstLine(f.Note)})
 			continue
 		}
-		fmt.Fprintf(&out, "%-16s %-16s %-52s %10.4g %10.4g %10.4g %-16s %-10s %s\n", f.Scenario, f.Side, f.Name, f.Median, f.Low, f.High, f.Unit, f.Target, f.Verdict)
+		number := func(v float64) string { return fmt.Sprintf("%.4g", v) }
+		lines = append(lines, []string{f.Scenario, f.Side, f.Name, number(f.Median), number(f.Low), number(f.High), f.Unit, f.Target, f.Verdict})
+	}
+	widths := make([]int, len(lines[0]))
+	for _, line := range lines {
+		for i, cell := range line {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	const firstNumber, lastNumber = 3, 5 // right-aligned
+	var out strings.Builder
+	for _, line := range lines {
+		for i, cell := range line {
+			padding := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			switch {
+			case i >= firstNumber && i <= lastNumber:
+				out.WriteString(padding + cell + "  ")
+			case i == len(line)-1:
+				out.WriteString(cell + "\n")
+			default:
+				out.WriteString(cell + padding + "  ")
+			}
+		}
+	}
+	return out.String()
+}
+
+// notesOf writes each note once, below the scenario that it belongs to.
+func notesOf(figures []figure) string {
+	var out strings.Builder
+	said := map[[2]string]bool{}
+	for _, f := range figures {
+		if key := [2]string{f.Scenario, f.Note}; f.Note != "" && !said[key] {
+			said[key] = true
+			fmt.Fprintf(&out, "%s: %s\n", f.Scenario, f.Note)
+		}
 	}
 	return out.String()
 }
