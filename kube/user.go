@@ -113,6 +113,7 @@ func (r *UserReconciler) follow(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(r.users)) {
 		r.reconcile(ctx, name)
 	}
+	r.sweepOrphans(ctx)
 	for ctx.Err() == nil {
 		var again <-chan time.Time
 		if len(r.retry) > 0 {
@@ -183,14 +184,34 @@ func (r *UserReconciler) sweep(ctx context.Context, event meta.Event) {
 	if !ok || event.Type != meta.Deleted || r.users[user.Metadata.Name] != nil {
 		return
 	}
+	for _, secret := range r.secrets {
+		if secret.Metadata.Annotations[meta.UserAnnotation] == user.Metadata.Name {
+			r.deleteSecret(ctx, secret)
+		}
+	}
+}
+
+// sweepOrphans does the same for users that were deleted while nobody watched: who gets
+// the name next must not get the password, too. Not while a file can't be read, since
+// that may hold the user.
+func (r *UserReconciler) sweepOrphans(ctx context.Context) {
+	if history, ok := r.options.Store.(meta.TopicHistory); ok && history.Unreadable() > 0 {
+		return
+	}
 	for name, secret := range r.secrets {
-		if secret.Metadata.Annotations[meta.UserAnnotation] != user.Metadata.Name {
+		user := secret.Metadata.Annotations[meta.UserAnnotation]
+		if user == "" || r.users[user] != nil {
 			continue
 		}
-		err := r.options.Store.Delete(ctx, meta.KindSecret, name, secret.Metadata.UID)
-		if err != nil && !errors.Is(err, meta.ErrNotFound) && ctx.Err() == nil {
-			r.options.Logger.Warn("the Secret of a deleted user can't be deleted; delete it yourself", "secret", name, "error", err)
-		}
+		r.options.Logger.Warn("the Secret of a user that was removed meanwhile is deleted", "secret", name, "user", user)
+		r.deleteSecret(ctx, secret)
+	}
+}
+
+func (r *UserReconciler) deleteSecret(ctx context.Context, secret *meta.Secret) {
+	err := r.options.Store.Delete(ctx, meta.KindSecret, secret.Metadata.Name, secret.Metadata.UID)
+	if err != nil && !errors.Is(err, meta.ErrNotFound) && ctx.Err() == nil {
+		r.options.Logger.Warn("the Secret of a deleted user can't be deleted; delete it yourself", "secret", secret.Metadata.Name, "error", err)
 	}
 }
 

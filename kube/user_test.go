@@ -29,7 +29,12 @@ type userHarness struct {
 
 func newUserHarness(t *testing.T) *userHarness {
 	t.Helper()
-	h := &userHarness{t: t, dir: t.TempDir(), user: map[string]*meta.KafkaUser{}}
+	return userHarnessIn(t, t.TempDir())
+}
+
+func userHarnessIn(t *testing.T, dir string) *userHarness {
+	t.Helper()
+	h := &userHarness{t: t, dir: dir, user: map[string]*meta.KafkaUser{}}
 	store, err := filestore.Open(filestore.Options{Dir: h.dir, Logger: slog.New(slog.DiscardHandler), Debounce: time.Millisecond, DeleteGrace: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -248,5 +253,57 @@ func TestForeignSecretsStay(t *testing.T) {
 	h.await("v", "Reconciled", is("Reconciled")) // events are in order: the deletion was seen
 	if _, err := h.store.Get(context.Background(), meta.KindSecret, "u"); err != nil {
 		t.Error(err)
+	}
+}
+
+// A user that was removed while no broker ran leaves no password behind for the next
+// one of that name; but not while a file can't be read, which may hold the user.
+func TestPasswordOfAUserRemovedMeanwhile(t *testing.T) {
+	t.Parallel()
+	h := newUserHarness(t)
+	for _, name := range []string{"gone", "kept"} {
+		h.file(name+".yaml", userManifest(name, `{authentication: {type: scram-sha-512}}`))
+		h.await(name, "with keys", func(u *meta.KafkaUser) bool { return reason(u) == "Reconciled" && u.Status.PasswordCheck != nil })
+	}
+	h.file("mine.yaml", secretManifest("mine", "pw"))
+	h.file("last.yaml", userManifest("last", `{}`))
+	h.await("last", "Reconciled", is("Reconciled"))
+	dir := killed(t, h.dir)
+	if err := os.Remove(filepath.Join(dir, "gone.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(dir, "broken.yaml")
+	write(t, broken, "kind: [\n")
+	secrets := func(dir string) string {
+		found, err := filepath.Glob(filepath.Join(dir, "secret-*.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range found {
+			found[i] = filepath.Base(found[i])
+		}
+		return strings.Join(found, " ")
+	}
+	const both = "secret-gone.yaml secret-kept.yaml"
+	again := userHarnessIn(t, dir)
+	again.file("new.yaml", userManifest("new", `{}`))
+	again.await("new", "Reconciled", is("Reconciled")) // what comes first is done
+	if got := secrets(dir); got != both {
+		t.Errorf("%s, want %s", got, both)
+	}
+	dir = killed(t, dir)
+	if err := os.Remove(filepath.Join(dir, "broken.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	again = userHarnessIn(t, dir)
+	eventually(t, "only the other user's is there", func() bool { return secrets(dir) == "secret-kept.yaml" })
+	if _, err := os.Stat(filepath.Join(dir, "mine.yaml")); err != nil {
+		t.Error("a Secret of nobody was deleted:", err)
+	}
+	again.file("gone.yaml", userManifest("gone", `{authentication: {type: scram-sha-512}}`))
+	first, second := keysOf(h.user["gone"]), ""
+	again.await("gone", "with keys", func(u *meta.KafkaUser) bool { second = keysOf(u); return second != "" })
+	if password, _, _ := strings.Cut(first, "/"); strings.HasPrefix(second, password) {
+		t.Errorf("the next user has the password of the last: %s, %s", first, second)
 	}
 }

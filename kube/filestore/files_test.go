@@ -370,9 +370,27 @@ func TestHugeFileIsRefused(t *testing.T) {
 	if got := names(t, s); got != "small" {
 		t.Fatal(got)
 	}
+	// As large as it may be, it is read; and one that has outgrown the bound says what it
+	// said before.
+	path := filepath.Join(dir, "small.yaml")
+	fits := manifestOf("small", "  partitions: 2\n")
+	fits += strings.Repeat("#", limits.ResourceFileBytes-len(fits)-1) + "\n"
+	write(t, path, fits)
+	look(s, time.Minute)
+	if got := *mustTopic(t, s, "small").Spec.Partitions; got != 2 {
+		t.Fatalf("%d partitions", got)
+	}
+	write(t, path, strings.Replace(fits, "partitions: 2", "partitions: 13", 1))
+	look(s, time.Minute)
+	topic := mustTopic(t, s, "small")
+	if c := meta.FindCondition(topic.Status.Conditions, ConditionFileValid); *topic.Spec.Partitions != 2 || c == nil || !strings.Contains(c.Message, "at most") {
+		t.Fatalf("%+v", topic)
+	}
+	_, err := s.Patch(t.Context(), meta.KindTopic, "small", []byte(`{"spec":{"partitions":3}}`))
+	wantError(t, err, meta.ErrInvalid)
 	huge := meta.NewKafkaTopic("huge")
 	huge.Metadata.Annotations = map[string]string{"x": strings.Repeat("x", limits.ResourceFileBytes)}
-	_, err := s.Create(t.Context(), huge)
+	_, err = s.Create(t.Context(), huge)
 	wantError(t, err, meta.ErrInvalid)
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 3 {
 		t.Fatal(entries, err)

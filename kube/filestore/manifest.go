@@ -42,12 +42,35 @@ func parseManifest(text string) (object meta.Object, note string, err error) {
 		return nil, "", errors.New(noteForeign(apiVersion, kindText)) // a slip, or cut in the middle of being written
 	}
 	if newObject(kind) == nil || apiVersion != apiVersionOf(kind) {
-		return nil, noteForeign(apiVersion, kindText), nil
+		return nil, noteForeign(apiVersion, kindText), refuseList(kindText, raw)
 	}
 	if object, err = objectFromJSON(kind, raw); err != nil {
 		return nil, "", err
 	}
 	return object, noteUnknown(head.Spec, object), nil
+}
+
+// refuseList says so when a document is what kubectl shows of several objects of kaas:
+// passing it over in silence would lose them.
+func refuseList(kind string, raw json.RawMessage) error {
+	if !strings.HasSuffix(kind, "List") {
+		return nil
+	}
+	var list struct {
+		Items []struct {
+			APIVersion string `json:"apiVersion"`
+		} `json:"items"`
+	}
+	group, _, _ := strings.Cut(meta.APIVersion, "/")
+	if json.Unmarshal(raw, &list) != nil {
+		return nil // a List of somebody else's
+	}
+	for i := range list.Items {
+		if strings.HasPrefix(list.Items[i].APIVersion, group+"/") {
+			return fmt.Errorf("a %s is not read: write each of its items as a document of its own, behind a line ---", kind)
+		}
+	}
+	return nil
 }
 
 // manifestJSON is a document as the JSON text of a mapping with its keys in order; nil

@@ -86,6 +86,8 @@ func TestPartsWithoutEffectAreLogged(t *testing.T) {
 	write(t, filepath.Join(dir, "kind.yaml"), strings.Replace(manifestOf("kind", "  partitions: 1\n"), "KafkaTopic", "KafkaTopics", 1))
 	write(t, filepath.Join(dir, "version.yaml"), strings.Replace(manifestOf("version", "  partitions: 1\n"), "kaas.io/v1alpha1", "kafka.strimzi.io/v1beta2", 1))
 	write(t, filepath.Join(dir, "other.yaml"), "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: other\n")
+	write(t, filepath.Join(dir, "others.yaml"), "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n")
+	write(t, filepath.Join(dir, "list.yaml"), "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: kaas.io/v1alpha1, kind: KafkaTopic, metadata: {name: a}}\n")
 	write(t, filepath.Join(dir, "good.yaml"), manifestOf("good", "  partitions: 1\n  replicas: 3\n  topicName: Good\n  config: {retentionMs: 1}\n"))
 	var log strings.Builder
 	s, err := Open(Options{Dir: dir, Logger: logTo(&log), NoNotify: true, RescanInterval: time.Hour, Debounce: time.Nanosecond})
@@ -95,12 +97,12 @@ func TestPartsWithoutEffectAreLogged(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"field.yaml", "partitons", "kind.yaml", "KafkaTopics", "version.yaml", "kafka.strimzi.io/v1beta2"} {
+	for _, want := range []string{"field.yaml", "partitons", "kind.yaml", "KafkaTopics", "version.yaml", "kafka.strimzi.io/v1beta2", "a List is not read"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %s in\n%s", want, log.String())
 		}
 	}
-	if strings.Count(log.String(), "has no effect") != 2 || strings.Count(log.String(), "can't be read") != 1 {
+	if strings.Count(log.String(), "has no effect") != 2 || strings.Count(log.String(), "can't be read") != 2 {
 		t.Errorf("%s", log.String())
 	}
 }
