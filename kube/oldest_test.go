@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"kaas/kube"
+	"kaas/kube/filestore"
 	"kaas/meta"
 )
 
@@ -34,9 +35,11 @@ func TestCopiedManifestTakesNothing(t *testing.T) {
 	}
 }
 
-// killed is a copy of the directory at this moment, as a killed broker leaves it.
-func killed(t *testing.T, dir string) string {
+// killed is a copy of the directory at this moment, as a killed broker leaves it when
+// it has written what it had to.
+func killed(t *testing.T, s *filestore.Store, dir string) string {
 	t.Helper()
+	look(s, 0) // the journal's lines come behind the status that was waited for
 	to := t.TempDir()
 	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
@@ -74,7 +77,7 @@ func copiedManifest(t *testing.T, how, name string, byHand, claims bool) {
 	}
 	restart := func(between func()) {
 		t.Helper()
-		dir = killed(t, dir)
+		dir = killed(t, s, dir)
 		between()
 		s = openStore(t, dir)
 		startReconciler(t, s, nil)
@@ -147,7 +150,7 @@ func TestOldFileOverANewerTopic(t *testing.T) {
 				}
 				look(s, time.Second)
 			case "stopped":
-				dir = killed(t, dir)
+				dir = killed(t, s, dir)
 				path = filepath.Join(dir, "kafkatopic-orders.yaml")
 				write(t, path, saved)
 				s = openStore(t, dir)
@@ -219,7 +222,7 @@ func TestLaterIsNotOlder(t *testing.T) {
 			look(s, time.Second)
 			want := "aaa " + kind.reason + ", mine " + kind.oldReason
 			reasons(s, want)
-			s = openStore(t, killed(t, dir))
+			s = openStore(t, killed(t, s, dir))
 			startAll(t, s)
 			reasons(s, want)
 		})

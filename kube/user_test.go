@@ -268,7 +268,7 @@ func TestPasswordOfAUserRemovedMeanwhile(t *testing.T) {
 	h.file("mine.yaml", secretManifest("mine", "pw"))
 	h.file("last.yaml", userManifest("last", `{}`))
 	h.await("last", "Reconciled", is("Reconciled"))
-	dir := killed(t, h.dir)
+	dir := killed(t, h.store, h.dir)
 	if err := os.Remove(filepath.Join(dir, "gone.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestPasswordOfAUserRemovedMeanwhile(t *testing.T) {
 	if got := secrets(dir); got != both {
 		t.Errorf("%s, want %s", got, both)
 	}
-	dir = killed(t, dir)
+	dir = killed(t, again.store, dir)
 	if err := os.Remove(filepath.Join(dir, "broken.yaml")); err != nil {
 		t.Fatal(err)
 	}

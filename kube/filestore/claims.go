@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"kaas/meta"
 )
@@ -49,9 +50,9 @@ func (s *Store) findNewcomers(owners map[resourceKey]string) newcomers {
 		if len(topics) == 1 {
 			continue
 		}
-		heir := topics[0]
+		heir, now := topics[0], s.options.Clock()
 		for _, topic := range topics[1:] {
-			if s.compareHeirs(topic, heir) < 0 {
+			if s.compareHeirs(topic, heir, now) < 0 {
 				heir = topic
 			}
 		}
@@ -64,9 +65,9 @@ func (s *Store) findNewcomers(owners map[resourceKey]string) newcomers {
 
 // compareHeirs orders topics that have one id in their files.
 // +checklocks:s.writeMu
-func (s *Store) compareHeirs(a, b *meta.KafkaTopic) int {
-	agedA, knownA := s.asRemembered(a)
-	agedB, knownB := s.asRemembered(b)
+func (s *Store) compareHeirs(a, b *meta.KafkaTopic, now time.Time) int {
+	agedA, knownA := s.asRemembered(a, now)
+	agedB, knownB := s.asRemembered(b, now)
 	switch {
 	case knownA && !knownB:
 		return -1
@@ -79,7 +80,7 @@ func (s *Store) compareHeirs(a, b *meta.KafkaTopic) int {
 // asRemembered is a topic with the age that the journal knows; known: it also knows
 // that the id in the file is the topic's.
 // +checklocks:s.writeMu
-func (s *Store) asRemembered(topic *meta.KafkaTopic) (aged *meta.KafkaTopic, known bool) {
+func (s *Store) asRemembered(topic *meta.KafkaTopic, now time.Time) (aged *meta.KafkaTopic, known bool) {
 	shallow := *topic
 	if entry := s.journal.entries[keyOf(topic)]; entry != nil {
 		shallow.Metadata.CreationTimestamp = entry.FirstSeen
@@ -89,7 +90,7 @@ func (s *Store) asRemembered(topic *meta.KafkaTopic) (aged *meta.KafkaTopic, kno
 		known = json.Unmarshal(entry.Status, &status) == nil && status.TopicID == topic.Status.TopicID
 	}
 	if shallow.Metadata.CreationTimestamp.IsZero() {
-		shallow.Metadata.CreationTimestamp = s.options.Clock()
+		shallow.Metadata.CreationTimestamp = now
 	}
 	return &shallow, known
 }

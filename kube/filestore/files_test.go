@@ -599,6 +599,7 @@ func TestQuietAfterReconcile(t *testing.T) {
 	if text := read(t, filepath.Join(dir, "json.yaml")); !strings.HasPrefix(text, `{"apiVersion": "kaas.io/v1alpha1", "kind": "KafkaTopic", "metadata": {"name": "json"}, "spec": {"config": {"retention.ms": 5}}, "status": {`) {
 		t.Fatal(text)
 	}
+	look(s, time.Minute) // the journal's lines come behind the status that was waited for
 	before := snapshotDir(t, dir)
 	for range 5 {
 		look(s, time.Minute)

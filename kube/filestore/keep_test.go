@@ -508,3 +508,52 @@ func TestBrokenFileUnknownToTheJournal(t *testing.T) {
 		t.Fatal(got, s.Unreadable())
 	}
 }
+
+// Git takes files away and brings them back: while it is at work, nothing is deleted.
+func TestNothingIsDeletedWhileGitIsAtWork(t *testing.T) {
+	t.Parallel()
+	for name, git := range map[string]func(dir string) string{
+		"own":    func(dir string) string { return filepath.Join(dir, ".git") },
+		"parent": func(dir string) string { return filepath.Join(filepath.Dir(dir), ".git") },
+		"linked": func(dir string) string {
+			write(t, filepath.Join(dir, ".git"), "gitdir: ../elsewhere/worktrees/a\n")
+			return filepath.Join(filepath.Dir(dir), "elsewhere", "worktrees", "a")
+		},
+	} {
+		for _, state := range gitStates {
+			t.Run(name+" "+state, func(t *testing.T) {
+				t.Parallel()
+				dir := filepath.Join(t.TempDir(), "resources")
+				path := filepath.Join(dir, "a.yaml")
+				write(t, path, manifestOf("a", "  partitions: 1\n"))
+				var log strings.Builder
+				s, err := Open(Options{Dir: dir, Logger: logTo(&log), NoNotify: true, RescanInterval: time.Hour, Debounce: time.Nanosecond})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = s.Close() }()
+				busy := filepath.Join(git(dir), state)
+				write(t, busy, "")
+				if err := os.Remove(path); err != nil {
+					t.Fatal(err)
+				}
+				for _, later := range []time.Duration{0, time.Minute, time.Hour} {
+					look(s, later)
+					if got := names(t, s); got != "a" {
+						t.Fatalf("%q after %v", got, later)
+					}
+				}
+				if strings.Count(log.String(), "git is in the middle") != 1 || !strings.Contains(log.String(), state) {
+					t.Error(log.String())
+				}
+				if err := os.Remove(busy); err != nil {
+					t.Fatal(err)
+				}
+				look(s, time.Minute)
+				if got := names(t, s); got != "" {
+					t.Errorf("%q is left", got)
+				}
+			})
+		}
+	}
+}

@@ -431,6 +431,9 @@ func (s *Store) settle(now time.Time) time.Duration {
 			place.missingSince = now
 		}
 		left := s.options.DeleteGrace - now.Sub(place.missingSince)
+		if left <= 0 && s.heldByGit() {
+			return limits.ResourceWriterPoll
+		}
 		if left <= 0 && isInternal(key, s.current(key)) {
 			s.putBackInternal(key, s.current(key))
 			continue

@@ -54,6 +54,9 @@ type Store struct {
 	// dirs were seen by the last scan.
 	// +checklocks:writeMu
 	dirs []string
+	// gitLogged is the state of git that a line was written about.
+	// +checklocks:writeMu
+	gitLogged string
 	// linksLogged are links to directories that a line was written about.
 	// +checklocks:writeMu
 	linksLogged map[string]bool
