@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"kaas/bench/generator"
 	"kaas/bench/rig"
 )
 
@@ -215,6 +216,7 @@ func enter(c contest, topic string, side *contender) error {
 type bout struct {
 	rig.Outcome
 	cpu time.Duration
+	own time.Duration // of the load itself, which shares the machine with both sides
 }
 
 // deleteAtOnce: what a run has written is gone before the next one. Otherwise the kernel writes it back meanwhile, and
@@ -242,8 +244,8 @@ func hold(o compareOptions, c contest, number int, sides [2]*contender, out io.W
 			return fmt.Errorf("%s: %w", sides[i].name, err)
 		}
 		bouts[i] = append(bouts[i], b)
-		fmt.Fprintf(out, "%-60s %-6s %8.1f MB/s %8.0f requests/s %7.3f CPU s/GB\n", c.name, sides[i].name,
-			float64(b.Bytes)/1e6/b.Took.Seconds(), float64(b.Produces+b.Fetches)/b.Took.Seconds(), b.cpu.Seconds()/(float64(b.Bytes)/1e9))
+		fmt.Fprintf(out, "%-60s %-6s %8.1f MB/s %8.0f requests/s %7.3f CPU s/GB, the load's own CPU %.2f\n", c.name, sides[i].name,
+			float64(b.Bytes)/1e6/b.Took.Seconds(), float64(b.Produces+b.Fetches)/b.Took.Seconds(), b.cpu.Seconds()/(float64(b.Bytes)/1e9), ownShare(b))
 		return nil
 	})
 	if err != nil {
@@ -333,6 +335,7 @@ func fight(bytes int64, c contest, side *contender) (b bout, err error) {
 	if err != nil {
 		return b, err
 	}
+	own := generator.OwnCPU()
 	if c.storm {
 		b.Produces = bytes / stormBytes
 		b.Bytes = b.Produces * stormBytes
@@ -344,7 +347,7 @@ func fight(bytes int64, c contest, side *contender) (b bout, err error) {
 		return b, err
 	}
 	after, err := side.cpu()
-	b.cpu = after - before
+	b.cpu, b.own = after-before, generator.OwnCPU()-own
 	return b, err
 }
 
@@ -355,6 +358,9 @@ func (c *contender) cpu() (time.Duration, error) {
 	used, err := c.process.CPU()
 	return used.Total, err
 }
+
+// ownShare is how many processors the load itself kept busy.
+func ownShare(b bout) float64 { return b.own.Seconds() / b.Took.Seconds() }
 
 func contestFigures(c contest, sides [2]*contender, bouts [2][]bout) (figures []figure) {
 	ratio := func(name, note string, of func(bout) float64) {
@@ -381,8 +387,8 @@ func contestFigures(c contest, sides [2]*contender, bouts [2][]bout) (figures []
 		for _, f := range []struct {
 			name, unit string
 			of         func(bout) float64
-		}{{"throughput", "MB/s", rate}, {"CPU", "s/GB", perGB}, {"requests per CPU second", "1/s", perCPU}} {
-			if f.name != "throughput" && side.process == nil {
+		}{{"throughput", "MB/s", rate}, {"CPU", "s/GB", perGB}, {"requests per CPU second", "1/s", perCPU}, {"CPU of the load itself", "processors", ownShare}} {
+			if (f.unit == "s/GB" || f.unit == "1/s") && side.process == nil {
 				continue
 			}
 			var values []float64
