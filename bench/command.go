@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -128,53 +130,93 @@ address of a broker that runs. Each row says what was durable.`,
 	return command
 }
 
+// framesOptions are a load of prepared frames on a broker that runs.
+type framesOptions struct {
+	rig.Load
+	bootstrap, flushMessages string
+	bytes                    int64
+	rate                     float64 // requests a second at intended times; 0: as many as can be under way
+	length, warmUp           time.Duration
+}
+
 // framesCommand drives a broker that runs already, of whatever make.
 func framesCommand() *cobra.Command {
-	l := rig.CostOfAByte(-1)
-	var bootstrap, flushMessages string
+	o := framesOptions{Load: rig.CostOfAByte(-1)}
 	var megabytes int64
 	command := &cobra.Command{
 		Use:   "frames",
 		Short: "Send prepared frames to a running broker and follow at the tail",
+		Long: `Send prepared frames to a running broker and follow at the tail.
+
+The client's own work is a write for each request and a look at each answer, so
+that it is not what is measured. The broker must lead all partitions itself and
+want no login; kaas bench load goes to any cluster.
+With --rate nothing is read, requests have intended times, and their latencies
+count from those.`,
 		Example: `  # 1 KB records in 64 KB batches, acks=all
   kaas bench frames --bootstrap 127.0.0.1:9092
 
   # As many small requests as it takes
-  kaas bench frames --batch-bytes 200 --value-bytes 100 --megabytes 20`,
+  kaas bench frames --batch-bytes 200 --value-bytes 100 --megabytes 20
+
+  # Latencies of 2,000 requests of one record a second
+  kaas bench frames --rate 2000 --batch-bytes 1100 --value-bytes 1000`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			l.Topic = fmt.Sprintf("bench-%d", time.Now().UnixNano())
-			d := rig.NewDriver(l, bootstrap)
-			var configs [][2]string
-			if flushMessages != "" {
-				configs = append(configs, [2]string{"flush.messages", flushMessages})
-			}
-			if err := d.CreateTopic(configs); err != nil {
-				return err
-			}
-			before := generator.OwnCPU()
-			moved, err := d.Run(megabytes * 1_000_000)
-			if err != nil {
-				return err
-			}
-			seconds, own := moved.Took.Seconds(), (generator.OwnCPU() - before).Seconds()
-			fmt.Fprintf(command.OutOrStdout(), "topic %s: %d bytes in and out in %.3f s, %.0f MB/s, %.0f produce requests/s, %.0f KiB a fetch\nthe generator itself used %.2f CPU s, %.2f CPU s/GB in and out\n",
-				l.Topic, moved.Bytes, seconds, float64(moved.Bytes)/1e6/seconds, float64(moved.Produces)/seconds, float64(moved.Bytes)/1024/float64(max(moved.Fetches, 1)), own, own/(2*float64(moved.Bytes)/1e9))
-			return nil
+			o.bytes = megabytes * 1_000_000
+			return o.run(command.OutOrStdout())
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&bootstrap, "bootstrap", "127.0.0.1:9092", "the broker")
+	flags.StringVar(&o.bootstrap, "bootstrap", "127.0.0.1:9092", "the broker")
 	flags.Int64Var(&megabytes, "megabytes", 1000, "produced in all")
-	flags.IntVar(&l.Partitions, "partitions", l.Partitions, "of the new topic")
-	flags.IntVar(&l.Producers, "producers", l.Producers, "connections that produce; partitions are dealt out to them")
-	flags.IntVar(&l.Consumers, "consumers", l.Consumers, "connections that fetch; partitions are dealt out to them")
-	flags.IntVar(&l.InFlight, "in-flight", l.InFlight, "requests of one connection without an answer")
-	flags.Int16Var(&l.Acks, "acks", l.Acks, "1 or -1 (all)")
-	flags.IntVar(&l.BatchBytes, "batch-bytes", l.BatchBytes, "largest batch")
-	flags.IntVar(&l.ValueBytes, "value-bytes", l.ValueBytes, "of one record")
-	flags.StringVar(&flushMessages, "flush-messages", "", "the topic's flush.messages; empty: the broker's default")
+	flags.IntVar(&o.Partitions, "partitions", o.Partitions, "of the new topic, which is deleted at the end")
+	flags.IntVar(&o.Producers, "producers", o.Producers, "connections that produce; partitions are dealt out to them")
+	flags.IntVar(&o.Consumers, "consumers", o.Consumers, "connections that fetch; partitions are dealt out to them")
+	flags.IntVar(&o.InFlight, "in-flight", o.InFlight, "requests of one connection without an answer")
+	flags.Int16Var(&o.Acks, "acks", o.Acks, "1 or -1 (all)")
+	flags.IntVar(&o.BatchBytes, "batch-bytes", o.BatchBytes, "largest batch")
+	flags.IntVar(&o.ValueBytes, "value-bytes", o.ValueBytes, "of one record")
+	flags.StringVar(&o.flushMessages, "flush-messages", "", "the topic's flush.messages; empty: the broker's default")
+	flags.Float64Var(&o.rate, "rate", 0, "requests a second at intended times; 0: as many as it takes")
+	flags.DurationVar(&o.length, "duration", 10*time.Second, "of the measured part, with --rate")
+	flags.DurationVar(&o.warmUp, "warm-up", 2*time.Second, "before it, not measured, with --rate")
 	return command
+}
+
+func (o *framesOptions) run(out io.Writer) (err error) {
+	if o.rate < 0 || o.rate > 1e6 {
+		return fmt.Errorf("--rate %v: allowed is 0 to 1000000", o.rate)
+	}
+	o.Topic = fmt.Sprintf("bench-%d", time.Now().UnixNano())
+	d := rig.NewDriver(o.Load, o.bootstrap)
+	var configs [][2]string
+	if o.flushMessages != "" {
+		configs = append(configs, [2]string{"flush.messages", o.flushMessages})
+	}
+	if err := d.CreateTopic(configs); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.DeleteTopic()) }()
+	before, begin := generator.OwnCPU(), time.Now()
+	if o.rate > 0 {
+		paced := &rig.Paced{Address: o.bootstrap, Frames: d.Frames(), Check: rig.ProduceAnswer(o.Topic), Connections: o.Producers, Rate: o.rate, WarmUp: o.warmUp, Length: o.length}
+		l, err := paced.Run()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%d requests at intended times, %.0f a second: p50 %.3f p90 %.3f p99 %.3f p99.9 %.3f max %.3f ms\n", len(l), o.rate, l.At(0.5), l.At(0.9), l.At(0.99), l.At(0.999), l.At(1))
+		fmt.Fprintf(out, "the generator itself used %.2f CPU s in %.1f s\n", (generator.OwnCPU() - before).Seconds(), time.Since(begin).Seconds())
+		return nil
+	}
+	moved, err := d.Run(o.bytes)
+	if err != nil {
+		return err
+	}
+	seconds, own := moved.Took.Seconds(), (generator.OwnCPU() - before).Seconds()
+	fmt.Fprintf(out, "topic %s: %d bytes in and out in %.3f s, %.0f MB/s, %.0f produce requests/s, %.0f KiB a fetch\nthe generator itself used %.2f CPU s, %.2f CPU s/GB in and out\n",
+		o.Topic, moved.Bytes, seconds, float64(moved.Bytes)/1e6/seconds, float64(moved.Produces)/seconds, float64(moved.Bytes)/1024/float64(max(moved.Fetches, 1)), own, own/(2*float64(moved.Bytes)/1e9))
+	return nil
 }
 
 // How the raw loop runs: it sends by sendfile, by mmap and writev, or by

@@ -59,3 +59,19 @@ func TestLoadGenerator(t *testing.T) {
 		})
 	}
 }
+
+// TestPreparedFrames runs `kaas bench frames` in both loops; it leaves no topic.
+func TestPreparedFrames(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	frames := func(arguments ...string) string {
+		return run(t, nil, os.Getenv("KAAS_BIN"), append([]string{"bench", "frames", "--bootstrap", b.address}, arguments...)...)
+	}
+	mustContain(t, frames("--megabytes", "4"), "bytes in and out", "the generator itself used")
+	mustContain(t, frames("--rate", "200", "--duration", "500ms", "--warm-up", "100ms", "--batch-bytes", "1100", "--value-bytes", "1000"), "100 requests at intended times", "p99.9", "the generator itself used")
+	topics, err := b.admin(t).ListTopics(t.Context())
+	must(t, err)
+	if len(topics) != 0 {
+		t.Errorf("topics are left: %v", topics.Names())
+	}
+}

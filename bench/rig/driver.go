@@ -74,6 +74,9 @@ func NewDriver(l Load, address string) *Driver {
 	return d
 }
 
+// Frames are the Produce requests of the load, one a partition.
+func (d *Driver) Frames() [][]byte { return d.frames }
+
 // Written tells whether anything has been produced.
 func (d *Driver) Written() bool { return slices.Max(d.sent) > 0 }
 
