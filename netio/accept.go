@@ -79,10 +79,12 @@ func (s *Server) accept(name string, listener *net.TCPListener) {
 func (s *Server) admit(name string, socket *net.TCPConn) {
 	local, remote := addrPort(socket.LocalAddr()), addrPort(socket.RemoteAddr())
 	full := func() {
+		s.awaitedRoom.Add(1)
 		s.quotaFaults.warn("max.connections is reached; new connections wait until one closes", "listener", name)
 	}
 	switch s.quota.enter(remote.Addr(), full) {
 	case tooManyFromIP:
+		s.refusedByIP.Add(1)
 		s.quotaFaults.warn("closed a new connection: max.connections.per.ip is reached", "listener", name, "peer", remote.String())
 		s.discard(socket)
 		return
@@ -93,6 +95,7 @@ func (s *Server) admit(name string, socket *net.TCPConn) {
 	c := &Conn{id: s.lastID.Add(1), server: s, listener: name, local: local, remote: remote}
 	err := s.engine.enroll(socket, c)
 	if c.opened.Load() {
+		s.accepted.Add(1)
 		return // its end is Conn.closed
 	}
 	s.quota.leave(remote.Addr())

@@ -352,6 +352,10 @@ func TestConnectionsPerIP(t *testing.T) {
 		}
 		await(t, "all places are free", func() bool { return server.Stats().Connections == 0 })
 	}
+	await(t, "all are counted", func() bool {
+		stats := server.Stats()
+		return stats.Accepted == 4*limit && stats.RefusedByIP == 4*5 && stats.AwaitedRoom == 0
+	})
 }
 
 func TestMaxConnectionsWaits(t *testing.T) {

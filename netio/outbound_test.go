@@ -178,7 +178,7 @@ func TestPeerResetsInEveryState(t *testing.T) {
 			<-closed
 			afterwards()
 			await(t, "the connection is forgotten", func() bool {
-				return server.Stats() == Stats{ReceivedBytes: 5, SentBytes: server.Stats().SentBytes, Wakes: server.Stats().Wakes}
+				return server.Stats() == Stats{Accepted: 1, ReceivedBytes: 5, SentBytes: server.Stats().SentBytes, Wakes: server.Stats().Wakes}
 			})
 			await(t, "pins are back", pins.allBack)
 			select {

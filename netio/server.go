@@ -32,6 +32,10 @@ type Server struct {
 	ending   atomic.Bool  // Close was called: connections end
 	draining atomic.Bool  // no further request is read
 
+	accepted    atomic.Int64 // connections that were opened
+	refusedByIP atomic.Int64 // closed at once: max.connections.per.ip
+	awaitedRoom atomic.Int64 // had to wait for max.connections
+
 	malformed    logLimiter
 	acceptFaults logLimiter
 	quotaFaults  logLimiter
@@ -286,6 +290,9 @@ func (s *Server) janitor() {
 // Stats are counters since the start, and what is open now.
 type Stats struct {
 	Connections   int
+	Accepted      int64 // connections that were opened
+	RefusedByIP   int64 // connections closed at once for max.connections.per.ip
+	AwaitedRoom   int64 // connections that had to wait for others to close, for max.connections
 	OpenSlots     int64 // requests that were read and whose reply has not left
 	ReceivedBytes int64
 	SentBytes     int64
@@ -295,7 +302,7 @@ type Stats struct {
 
 // Stats sums up the loops. Any goroutine.
 func (s *Server) Stats() Stats {
-	stats := Stats{Connections: s.quota.count()}
+	stats := Stats{Connections: s.quota.count(), Accepted: s.accepted.Load(), RefusedByIP: s.refusedByIP.Load(), AwaitedRoom: s.awaitedRoom.Load()}
 	for _, l := range s.loops {
 		stats.OpenSlots += l.openSlots.Load()
 		stats.ReceivedBytes += l.receivedBytes.Load()
