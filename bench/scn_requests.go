@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -122,7 +123,8 @@ func idleConsumers(o options, out io.Writer) (figures []figure, err error) {
 	return figures, nil
 }
 
-// manyConnections compares ten requests in flight on 10 and on 5,000 connections.
+// manyConnections compares ten requests in flight on 10 and on 5,000
+// connections, of the broker and of a bare echo: what sockets cost by themselves.
 func manyConnections(o options, out io.Writer) (figures []figure, err error) {
 	const scenario, hands, requests = "connections", 10, 100_000
 	s, err := startKaas(neverFlush)(o, rig.Load{Topic: "many", Partitions: 10, BatchBytes: 1024, ValueBytes: 900})
@@ -130,31 +132,49 @@ func manyConnections(o options, out io.Writer) (figures []figure, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	counts, rotas := []int{10, 5000}, make([]*rig.Rota, 2)
-	for i, connections := range counts {
-		if rotas[i], err = rig.NewRota(s.address, connections, hands, smallFrames("many", 1, 1, 1024)[0], rig.ProduceAnswer("many")); err != nil {
-			return nil, s.explain(err)
+	echo, err := startEcho(o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, echo.close()) }()
+	counts, names, subjects := []int{10, 5000}, []string{"kaas", "gnet-echo"}, []*subject{s, echo}
+	produce := smallFrames("many", 1, 1, 1024)[0]
+	small := make([]byte, 60) // as large as the answer to produce
+	binary.BigEndian.PutUint32(small, uint32(len(small)-4))
+	frames, checks := [][]byte{produce, small}, []func([]byte) error{rig.ProduceAnswer("many"), rig.AnyAnswer}
+	costs := make([][]float64, 4) // by side and count
+	rotas := make([]*rig.Rota, 4)
+	for i := range rotas {
+		side, connections := i/2, counts[i%2]
+		if rotas[i], err = rig.NewRota(subjects[side].address, connections, hands, frames[side], checks[side]); err != nil {
+			return nil, subjects[side].explain(err)
 		}
 		defer func() { err = errors.Join(err, rotas[i].Close()) }()
 		if err := rotas[i].Run(2 * connections * hands); err != nil {
-			return nil, s.explain(err)
+			return nil, subjects[side].explain(err)
 		}
 	}
-	costs := make([][]float64, 2)
-	err = turns(o.Rounds, 2, func(i int) error {
-		cpu, err := cpuOf(s, func() error { return rotas[i].Run(requests) })
+	err = turns(o.Rounds, 4, func(i int) error {
+		cpu, err := cpuOf(subjects[i/2], func() error { return rotas[i].Run(requests) })
 		if err != nil {
 			return err
 		}
 		costs[i] = append(costs[i], 1e6*cpu/requests)
-		fmt.Fprintf(out, "%-24s %6d connections %7.2f µs a request\n", scenario, counts[i], 1e6*cpu/requests)
+		fmt.Fprintf(out, "%-24s %-14s %6d connections %7.2f µs a request\n", scenario, names[i/2], counts[i%2], 1e6*cpu/requests)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	for side, name := range names {
+		few, many := costs[2*side], costs[2*side+1]
+		growth := newFigure(scenario, name, "CPU per request, 5,000 against 10 connections", "1", "ten in flight in both", ratios(many, few))
+		if side == 0 {
+			growth = growth.atMost(1.2)
+		}
+		figures = append(figures, newFigure(scenario, name, "CPU per request, 10 connections", "µs", "", few),
+			newFigure(scenario, name, "CPU per request, 5,000 connections", "µs", "", many), growth)
+	}
 	_, anonymous, err := s.Memory()
-	return append(figures, newFigure(scenario, "kaas", "CPU per request, 10 connections", "µs", "", costs[0]), newFigure(scenario, "kaas", "CPU per request, 5,000 connections", "µs", "", costs[1]),
-		newFigure(scenario, "kaas", "CPU per request, 5,000 against 10 connections", "1", "ten in flight in both", ratios(costs[1], costs[0])).atMost(1.2),
-		newFigure(scenario, "kaas", "anonymous memory, 5,010 connections", "MiB", "", []float64{float64(anonymous) / mib})), err
+	return append(figures, newFigure(scenario, "kaas", "anonymous memory, 5,010 connections", "MiB", "", []float64{float64(anonymous) / mib})), err
 }

@@ -102,8 +102,41 @@ func manyPartitions(o options, out io.Writer) (figures []figure, err error) {
 	}
 	figures = append(figures, newFigure(scenario, "kaas", "CPU per request, 10 partitions", "µs", "", costs[0]), newFigure(scenario, "kaas", "CPU per request, 10,000 partitions", "µs", "", costs[1]),
 		newFigure(scenario, "kaas", "CPU per request, 10,000 against 10 partitions", "1", "1 KB each, 10 connections, spread over all partitions", ratios(costs[1], costs[0])).atMost(1.2))
-	found, err := openTimes(many, scenario, out)
+	found, err := bareAppends(o, scenario, counts, costs, out)
+	figures = append(figures, found...)
+	if err != nil {
+		return figures, err
+	}
+	found, err = openTimes(many, scenario, out)
 	return append(figures, found...), err
+}
+
+// bareAppends tells how much of what a request costs more is the kernel's: the
+// same writes without a broker.
+func bareAppends(o options, scenario string, counts []int, costs [][]float64, out io.Writer) (figures []figure, err error) {
+	const writes = 100_000
+	bare := make([][]float64, 2)
+	err = turns(o.Rounds, 2, func(i int) error {
+		if err := rig.WarmMemory(512 << 20); err != nil {
+			return err
+		}
+		each, err := rig.Appends(o.DataParent, counts[i], writes, 1024)
+		bare[i] = append(bare[i], each.Seconds()*1e6)
+		fmt.Fprintf(out, "%-24s %6d files      %7.2f µs a pwrite\n", scenario, counts[i], each.Seconds()*1e6)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	rest := make([]float64, len(costs[1]))
+	for i, cost := range costs[1] {
+		rest[i] = cost - (median(bare[1]) - median(bare[0]))
+	}
+	return []figure{
+		newFigure(scenario, "pwrite", "CPU of a write, 10 files", "µs", "", bare[0]),
+		newFigure(scenario, "pwrite", "CPU of a write, 10,000 files", "µs", "", bare[1]),
+		newFigure(scenario, "kaas", "CPU per request, 10,000 against 10 partitions, less what a bare pwrite costs more", "1", "", ratios(rest, costs[0])),
+	}, nil
 }
 
 // openTimes starts a broker of 10,000 partitions again, after a clean stop and

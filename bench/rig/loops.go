@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/panjf2000/gnet/v2"
@@ -73,4 +74,49 @@ func Synced(dir string, length time.Duration) (found Latencies, err error) {
 	}
 	slices.Sort(found)
 	return found, nil
+}
+
+// Appends writes so many blocks to the ends of files in turn and returns the
+// processor time of one pwrite: what the kernel asks for the same writes that a
+// broker makes for requests to as many partitions. Each file has a directory of
+// its own, and two blocks before it counts.
+func Appends(dir string, files, writes, blockBytes int) (each time.Duration, err error) {
+	dir, err = os.MkdirTemp(dir, "appends")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	opened := make([]*os.File, files)
+	for i := range opened {
+		if opened[i], err = createBelow(filepath.Join(dir, strconv.Itoa(i))); err != nil {
+			return 0, err
+		}
+		defer opened[i].Close()
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	block := make([]byte, blockBytes)
+	var from, to unix.Rusage
+	for i := range 2*files + writes {
+		if i == 2*files {
+			if err := unix.Getrusage(unix.RUSAGE_THREAD, &from); err != nil {
+				return 0, err
+			}
+		}
+		if _, err := unix.Pwrite(int(opened[i%files].Fd()), block, int64(i/files)*int64(blockBytes)); err != nil {
+			return 0, err
+		}
+	}
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &to); err != nil {
+		return 0, err
+	}
+	used := to.Utime.Nano() + to.Stime.Nano() - from.Utime.Nano() - from.Stime.Nano()
+	return time.Duration(used / int64(writes)), nil
+}
+
+func createBelow(dir string) (*os.File, error) {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	return os.Create(filepath.Join(dir, "0.log"))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -138,6 +139,17 @@ func TestAgainstEcho(t *testing.T) {
 	}
 	if err := errors.Join(r.Run(100), r.Close()); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAppends(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if _, err := Appends(dir, 3, 50, 100); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%d files are left, %v", len(left), err)
 	}
 }
 
