@@ -37,8 +37,9 @@ import (
 //
 // As Kafka: the first batch of the first partition that has one comes whole,
 // whatever max_bytes and partition max_bytes say; the others only when they fit.
-// Unlike Kafka a partition's records end with a whole batch, and there are no
-// followers: a request with a replica id is answered 6 (NOT_LEADER_OR_FOLLOWER).
+// Unlike Kafka a partition's records end with a whole batch, there are no
+// followers: a request with a replica id is answered 6 (NOT_LEADER_OR_FOLLOWER),
+// and max_bytes is no more than answerBound.
 
 const fetchKey = 1
 
@@ -171,8 +172,25 @@ func (b *Broker) handleFetch(request *codec.Request) {
 		o.respondToAll(kerr.UnknownServerError) // as Kafka, whose IsolationLevel.forId throws
 		return
 	}
+	o.maxBytes = min(o.maxBytes, o.answerBound())
 	o.resolve()
 	o.start()
+}
+
+// answerBound is how many bytes an answer may have, whatever max_bytes says: what
+// the socket takes at once, but all that a single partition or min_bytes asks for.
+// What is beyond would wait here until the client has read the rest, and its bytes
+// would have left the processor's cache; the client asks again in less time.
+func (o *fetchOperation) answerBound() int {
+	bound, buffer := max(limits.FetchAnswerBytes, o.minBytes), int(o.broker.Config.SocketSendBufferBytes)
+	if buffer < 0 {
+		return o.maxBytes // the system's buffer grows
+	}
+	bound = max(bound, 2*buffer) // the system doubles it
+	for i := range o.partitions {
+		bound = max(bound, int(o.partitions[i].maxBytes))
+	}
+	return bound
 }
 
 func (o *fetchOperation) usesTopicIDs() bool { return o.version >= fetchWithTopicIDs }

@@ -219,6 +219,38 @@ func TestFetchMaxBytesOfTheBrokerBinds(t *testing.T) {
 	}
 }
 
+// An answer has what the socket takes at once, or all that one partition or min_bytes asks for.
+func TestFetchAnswerIsBounded(t *testing.T) {
+	t.Parallel()
+	const batchBytes, batches = 100_000, 12 // in each of three partitions
+	for _, c := range []struct {
+		sendBuffer, partitionMax, minBytes int32
+		most                               int
+	}{
+		{512 << 10, 1 << 20, 1, 1 << 20},
+		{100 << 10, 1 << 20, 1, 1 << 20},
+		{1 << 20, 1 << 20, 1, 2 << 20},
+		{512 << 10, 2 << 20, 1, 2 << 20},
+		{512 << 10, 1 << 20, 2 << 20, 2 << 20},
+		{-1, 1 << 20, 1, 50 << 20},
+	} {
+		b := newDataBroker(t, testTopics{"t": 3}, func(config *config.Broker) { config.SocketSendBufferBytes = c.sendBuffer })
+		for p := range int32(3) {
+			for range batches {
+				put(t, b, "t", p, strings.Repeat("b", batchBytes))
+			}
+		}
+		got := fetchNow(t, b, fetchSpec{version: 12, topic: "t", partitions: map[int32]int64{0: 0, 1: 0, 2: 0}, epoch: -1, minBytes: c.minBytes, partitionMax: c.partitionMax})
+		bytes := 0
+		for _, p := range got.Topics[0].Partitions {
+			bytes += len(p.RecordBatches)
+		}
+		if least := min(c.most-3*(batchBytes+100), 3*10*batchBytes); bytes > c.most || bytes < least {
+			t.Errorf("%+v: %d bytes", c, bytes)
+		}
+	}
+}
+
 func TestFetchInsideABatch(t *testing.T) {
 	t.Parallel()
 	b := newDataBroker(t, testTopics{"t": 1})

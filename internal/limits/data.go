@@ -16,6 +16,10 @@ const (
 	// FetchSessionEvictAfter is how long a session is safe from being replaced by another one. Kafka:
 	// MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
 	FetchSessionEvictAfter = 2 * time.Minute
+	// FetchAnswerBytes of records are in one answer at most, unless a partition alone or min_bytes asks for more, or the
+	// connection's send buffer takes more at once. Readers that lag ask again; larger answers cost more processor time for
+	// each byte (docs/design/performance-log.md).
+	FetchAnswerBytes = 1 << 20
 	// FetchPartitionsKept is the most partitions for which a finished fetch keeps its memory.
 	FetchPartitionsKept = 2_048
 	// FetchPartitionsCompared: up to so many partitions of a request are compared with each other to find one that is named

@@ -112,14 +112,14 @@ func (g *Segment) Read(offset, limitBase, limitAt int64, maxBytes int, minOneBat
 	return s, nil
 }
 
-// lookInto lets the walk read headers from the map, if what a read from at on may return is in memory: one question to the
-// system, which the answer would need anyway, instead of one for each header.
+// lookInto lets the walk read headers from the map, if what a read from at on may return is in memory. It was appended just now,
+// or the system is asked once, which the answer would need anyway, instead of for each header.
 func (g *Segment) lookInto(walk *logfile.HeaderWalk, at, end int64, maxBytes int, mapBytes int64) {
 	to := min(end, at+min(int64(maxBytes), limits.LookIntoBytes)+limits.LookBehindBytes)
 	if at >= to {
 		return
 	}
-	if m := g.mmap(to, mapBytes); m != nil && logfile.Resident(walk.FD, at, int(to-at), m[at:to]) {
+	if m := g.mmap(to, mapBytes); m != nil && (g.isYoung(at) || logfile.Resident(walk.FD, at, int(to-at), m[at:to])) {
 		walk.Mem, walk.MemAt = m[at:to], at
 	}
 }
