@@ -34,6 +34,9 @@ var Families = []Family{
 	{"kaas_throttled_seconds_total", KindCounter, []string{"quota"}, "For how long those told the clients to wait."},
 
 	{"kaas_connections", KindGauge, nil, "Connections of the Kafka listeners."},
+	{"kaas_connections_accepted_total", KindCounter, nil, "Connections that were opened."},
+	{"kaas_connections_refused_total", KindCounter, nil, "Connections closed at once because of max.connections.per.ip."},
+	{"kaas_connections_delayed_total", KindCounter, nil, "Connections that had to wait for others to close because of max.connections."},
 	{"kaas_received_bytes_total", KindCounter, nil, "Bytes from clients."},
 	{"kaas_sent_bytes_total", KindCounter, nil, "Bytes to clients."},
 	{"kaas_outbound_bytes", KindGauge, nil, "Bytes of answers that are ready and that clients have not taken."},

@@ -319,7 +319,7 @@ func TestMetricsAreComplete(t *testing.T) {
 			t.Errorf("/metrics has no %s", f.Name)
 		}
 	}
-	for _, want := range []string{"kaas_partitions 3", "kaas_partitions_offline 0", "kaas_ready 1", "kaas_topics 1", "kaas_connections 1", `kaas_topic_records_total{topic="counted"} 0`} {
+	for _, want := range []string{"kaas_partitions 3", "kaas_partitions_offline 0", "kaas_ready 1", "kaas_topics 1", "kaas_connections 1", "kaas_connections_accepted_total 1", `kaas_topic_records_total{topic="counted"} 0`} {
 		if !strings.Contains(string(body), "\n"+want+"\n") {
 			t.Errorf("no %s in\n%s", want, body)
 		}

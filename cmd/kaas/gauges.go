@@ -173,6 +173,9 @@ func networkMetrics(registry *obs.Registry, network *netio.Server) {
 	registry.Collect(func(add obs.Add) {
 		stats := network.Stats()
 		add("kaas_connections", float64(stats.Connections))
+		add("kaas_connections_accepted_total", float64(stats.Accepted))
+		add("kaas_connections_refused_total", float64(stats.RefusedByIP))
+		add("kaas_connections_delayed_total", float64(stats.AwaitedRoom))
 		add("kaas_received_bytes_total", float64(stats.ReceivedBytes))
 		add("kaas_sent_bytes_total", float64(stats.SentBytes))
 		add("kaas_requests_in_flight", float64(stats.OpenSlots))
