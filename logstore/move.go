@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"math"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,9 +40,9 @@ type move struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{}
-	bytes  atomic.Int64     // copied
-	end    atomic.Int64     // offset up to which it is copied
-	copied map[string]int64 // file name → bytes; owner: the move's goroutine
+	bytes  atomic.Int64  // copied
+	end    atomic.Int64  // offset up to which it is copied
+	copier volume.Copier // owner: the move's goroutine
 	// generation is the partition's when the move began: after a recovery in place the copy may hold what was cut.
 	generation int64 // owner: the move's goroutine
 	last       bool  // appends are refused while it copies: it does not wait for its rate; owner: the move's goroutine
@@ -115,9 +112,16 @@ func (m *mover) begin(p *Partition, to *logDir) error {
 	if m.ctx.Err() != nil {
 		return p.wrap(ErrClosed)
 	}
-	v := &move{p: p, to: to, done: make(chan struct{}), copied: map[string]int64{}}
+	v := &move{p: p, to: to, done: make(chan struct{})}
 	v.path = filepath.Join(to.path, layout.AsideDir(p.topic, p.id, checkpoint.RandomUUID(), layout.FutureDirSuffix))
 	v.ctx, v.cancel = context.WithCancel(m.ctx)
+	v.copier = volume.Copier{FS: m.store.fs, Dir: v.path, Step: func(bytes int) error {
+		v.bytes.Add(int64(bytes))
+		if v.last {
+			return v.ctx.Err()
+		}
+		return m.throttle.Wait(v.ctx, bytes)
+	}}
 	m.moves[p] = v
 	m.work.Go(func() { m.run(v) })
 	return nil
@@ -168,7 +172,7 @@ func (v *move) run(m *mover) error {
 		return err
 	}
 	for {
-		left, err := v.copyLogs(m)
+		left, err := v.copyLogs()
 		if err != nil {
 			return err
 		}
@@ -203,7 +207,7 @@ func (v *move) finish(m *mover) error {
 }
 
 // copyLogs copies what the logs have got since the last call; left is how much they have got meanwhile.
-func (v *move) copyLogs(m *mover) (left int64, err error) {
+func (v *move) copyLogs() (left int64, err error) {
 	for _, g := range v.p.segments.Load().all {
 		if !g.Acquire() {
 			continue // retention took it
@@ -211,7 +215,7 @@ func (v *move) copyLogs(m *mover) (left int64, err error) {
 		end := g.EndOffset.Load() // before the size: it is not ahead of what is copied
 		f, err := g.Open()
 		if err == nil {
-			err = v.copyFile(m, f, filepath.Base(g.Path(layout.LogSuffix)), g.SizeBytes.Load())
+			err = v.copier.File(f, filepath.Base(g.Path(layout.LogSuffix)), g.SizeBytes.Load())
 		}
 		g.Release()
 		if err != nil {
@@ -219,18 +223,18 @@ func (v *move) copyLogs(m *mover) (left int64, err error) {
 		}
 		v.end.Store(end)
 	}
-	if err := v.copyIndexes(m); err != nil {
+	if err := v.copyIndexes(); err != nil {
 		return 0, err
 	}
 	for _, g := range v.p.segments.Load().all {
-		left += g.SizeBytes.Load() - v.copied[filepath.Base(g.Path(layout.LogSuffix))]
+		left += g.SizeBytes.Load() - v.copier.Copied(filepath.Base(g.Path(layout.LogSuffix)))
 	}
 	return left, nil
 }
 
 // copyIndexes copies the index files that will not change any more: those of a large log take longer than appends may be
 // refused. Those of the active segment are made anew from the batch headers.
-func (v *move) copyIndexes(m *mover) error {
+func (v *move) copyIndexes() error {
 	changing := map[*segment.Segment]bool{}
 	v.p.mu.Lock()
 	for _, seal := range v.p.pending {
@@ -243,31 +247,12 @@ func (v *move) copyIndexes(m *mover) error {
 			if changing[g] || !g.Sealed.Load() && (!v.last || suffix != layout.TxnIndexSuffix) {
 				continue
 			}
-			if err := v.copyWhole(m, g.Path(suffix)); err != nil {
+			if err := v.copier.Whole(g.Path(suffix)); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// copyFile brings the copy of a file up to size.
-func (v *move) copyFile(m *mover, from vfs.File, name string, size int64) error {
-	at := v.copied[name]
-	if at >= size && at > 0 {
-		return nil
-	}
-	err := vfs.CopyRange(m.store.fs, filepath.Join(v.path, name), from, at, size, func(bytes int) error {
-		v.bytes.Add(int64(bytes))
-		if v.last {
-			return v.ctx.Err()
-		}
-		return m.throttle.Wait(v.ctx, bytes)
-	})
-	if err == nil {
-		v.copied[name] = size
-	}
-	return err
 }
 
 // replace copies the rest and gives it the partition's place. Caller: appends frozen, everything committed.
@@ -284,7 +269,7 @@ func (v *move) replace(m *mover) error {
 	if err := v.leaveJournal(old.dir); err != nil {
 		return err
 	}
-	if _, err := v.copyLogs(m); err != nil {
+	if _, err := v.copyLogs(); err != nil {
 		return err
 	}
 	if err := v.copySmall(m); err != nil {
@@ -362,13 +347,8 @@ func (v *move) copySmall(m *mover) error {
 	for _, g := range p.segments.Load().all {
 		keep[filepath.Base(g.Path(""))] = true
 	}
-	for name := range v.copied {
-		if !keep[strings.TrimSuffix(name, filepath.Ext(name))] { // retention took it meanwhile
-			if err := fsys.Remove(filepath.Join(v.path, name)); err != nil {
-				return err
-			}
-			delete(v.copied, name)
-		}
+	if err := v.copier.Keep(keep); err != nil { // retention took the others meanwhile
+		return err
 	}
 	p.mu.Lock()
 	f := p.failure.Load()
@@ -388,25 +368,6 @@ func (v *move) copySmall(m *mover) error {
 		return err
 	}
 	return vfs.WriteFileAtomic(fsys, filepath.Join(v.path, layout.MovedName), v.path, nil)
-}
-
-// copyWhole copies a small file, if it is there.
-func (v *move) copyWhole(m *mover, name string) error {
-	f, err := m.store.fs.OpenFile(name, vfs.ReadOnly)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	size, err := f.Size()
-	if err == nil {
-		err = v.copyFile(m, f, filepath.Base(name), size)
-	}
-	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%s became shorter: %w", name, err)
-	}
-	return errors.Join(err, f.Close())
 }
 
 // openAt recovers the copy, of which everything is known to be synced.

@@ -16,12 +16,14 @@ import (
 	"time"
 
 	"kaas/codec/batch"
+	"kaas/internal/limits"
 	"kaas/logstore/layout"
 )
 
 func TestReadBounds(t *testing.T) {
 	t.Parallel()
-	h := start(t)
+	now := time.Now() // stands still: an index that was not looked into for long is not looked into without waiting
+	h := start(t, func(o *Options) { o.Clock = func() time.Time { return now } })
 	p := h.partition("a", func(c *Config) { c.SegmentBytes, c.IndexIntervalBytes = 4000, 200 })
 	var sizes []int
 	for i := range 60 {
@@ -451,6 +453,9 @@ func TestNoAllocations(t *testing.T) {
 	if n := testing.AllocsPerRun(2000, func() {
 		for _, iso := range []Isolation{ReadUncommitted, ReadCommitted} {
 			s, err := p.ReadNoWait(offset, 5000, true, iso)
+			if err == ErrWouldBlock { // once: nobody has looked into the index yet
+				s, err = p.Read(offset, 5000, true, iso)
+			}
 			if err != nil || s.Len == 0 || !s.Resident() {
 				t.Fatal("no bytes")
 			}
@@ -463,5 +468,71 @@ func TestNoAllocations(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(1000, func() { _ = h.s.Get("a", 0) }); n != 0 {
 		t.Errorf("Get: %v allocations", n)
+	}
+}
+
+// TestAfterAMissReadersLeaveTheLoop: what readahead brought is the first that goes when memory is short. So after a reader that
+// met bytes which were not in memory, only those that were appended just now are read on event loops, for a while.
+func TestAfterAMissReadersLeaveTheLoop(t *testing.T) {
+	t.Parallel()
+	var laterMs atomic.Int64
+	h := start(t, func(o *Options) {
+		o.Clock = func() time.Time { return time.Now().Add(time.Duration(laterMs.Load()) * time.Millisecond) }
+	})
+	p := h.partition("a")
+	for range 20 {
+		put(t, p, records(strings.Repeat("x", 10_000)))
+	}
+	h.restart() // nothing is young any more
+	p = h.partition("a")
+	read := func(offset int64) error {
+		s, err := p.ReadNoWait(offset, 50_000, true, ReadUncommitted)
+		defer s.Release()
+		if err == nil && !s.Resident() {
+			return ErrWouldBlock
+		}
+		return err
+	}
+	mayWait := func() {
+		t.Helper()
+		s, err := p.Read(0, 50_000, true, ReadUncommitted)
+		if err != nil || s.Len == 0 {
+			t.Fatalf("who may wait: %d bytes, %v", s.Len, err)
+		}
+		s.Populate()
+		s.Release()
+	}
+	if err := read(0); !errors.Is(err, ErrWouldBlock) {
+		t.Fatalf("an index that nobody has opened: %v", err)
+	}
+	mayWait()
+	if err := read(0); err != nil {
+		t.Fatalf("in memory, nobody has missed anything: %v", err)
+	}
+	laterMs.Add(limits.ColdReaderMs)
+	if err := read(0); !errors.Is(err, ErrWouldBlock) {
+		t.Fatalf("an index that nobody has looked into for long: %v", err)
+	}
+	mayWait()
+	p.segments.Load().active().Missed()
+	if err := read(0); !errors.Is(err, ErrWouldBlock) {
+		t.Fatalf("after a miss: %v", err)
+	}
+	mayWait()
+	if err := read(0); !errors.Is(err, ErrWouldBlock) {
+		t.Fatalf("populated for somebody else: %v", err)
+	}
+	last := put(t, p, records("young")).BaseOffset
+	if err := read(last); err == nil {
+		t.Fatal("nobody has asked yet whether it is young") // the first question makes the marks
+	}
+	last = put(t, p, records("young")).BaseOffset
+	if err := read(last); err != nil {
+		t.Fatalf("what was appended just now: %v", err)
+	}
+	laterMs.Add(limits.ColdReaderMs)
+	mayWait()
+	if err := read(0); err != nil {
+		t.Fatalf("long after the miss: %v", err)
 	}
 }

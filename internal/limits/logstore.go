@@ -36,6 +36,8 @@ const (
 	MoveFinalBytes = 1 << 20
 	// MoveJournalWait is the pause before such a step is tried again, when the commit journal had no room for what it notes.
 	MoveJournalWait = 20 * time.Millisecond
+	// ColdReaderMs is how long reads of a segment leave the event loops after one that met bytes that were not in memory.
+	ColdReaderMs = 10_000
 	// ResidentSeconds and ResidentTailBytes bound what a reader takes for being in memory because it was appended just now.
 	ResidentSeconds   = 2
 	ResidentTailBytes = 64 << 20

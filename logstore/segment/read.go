@@ -39,13 +39,36 @@ func (s *Slice) Pin() interface{ Release() } {
 	return g
 }
 
-// Resident says whether the bytes are in memory, without touching them.
+// Resident says whether the bytes are in memory and likely to be so when they are sent, without touching them. What a disk's
+// readahead brought and nobody has used is the first that goes when memory is short, often before the next fetch. So where a
+// reader met bytes that were not in memory, only what was appended just now counts as being there for some seconds; who
+// populates the rest marks it as used, too.
 func (s *Slice) Resident() bool {
-	if s.resident || s.segment != nil && s.segment.isYoung(s.Offset) {
+	g := s.segment
+	if g == nil {
+		return s.resident || logfile.Resident(s.FD, s.Offset, s.Len, s.Mem)
+	}
+	missed := g.missedMs.Load()
+	if missed == 0 && s.resident || g.isYoung(s.Offset) {
 		return true
 	}
-	return logfile.Resident(s.FD, s.Offset, s.Len, s.Mem)
+	if g.isCold(missed) {
+		return false
+	}
+	if s.resident || logfile.Resident(s.FD, s.Offset, s.Len, s.Mem) {
+		return true
+	}
+	g.Missed()
+	return false
 }
+
+// isCold says whether missed, when a reader last had to wait for a disk, is not long ago.
+func (g *Segment) isCold(missed int64) bool {
+	return missed != 0 && g.env.clock().UnixMilli()-missed < limits.ColdReaderMs
+}
+
+// Missed notes that a reader has to wait for a disk.
+func (g *Segment) Missed() { g.missedMs.Store(g.env.clock().UnixMilli()) }
 
 // Populate brings the bytes into memory and into this process' page table; it blocks, so never call it on an event loop.
 func (s *Slice) Populate() { logfile.Populate(s.FD, s.Offset, s.Len, s.Mem) }
@@ -65,6 +88,9 @@ func (g *Segment) Read(offset, limitBase, limitAt int64, maxBytes int, minOneBat
 	} else if g.BaseOffset > limitBase && limitBase >= 0 {
 		return none, nil
 	}
+	if noWait && !g.IsOpen() {
+		return none, logfile.ErrWouldBlock
+	}
 	f, err := g.Open()
 	if err != nil {
 		return none, fmt.Errorf("%w: %w", ErrStorage, err)
@@ -72,10 +98,24 @@ func (g *Segment) Read(offset, limitBase, limitAt int64, maxBytes int, minOneBat
 	fd := f.FD()
 	walk := logfile.HeaderWalk{FD: fd, NoWait: noWait}
 	at, size, ok := g.recentBatch(offset)
+	missed := g.missedMs.Load()
+	cold := g.isCold(missed) && !(ok && g.isYoung(at))
+	if cold && noWait {
+		return none, logfile.ErrWouldBlock // not even a question: it may make the system read ahead, and wait for that
+	}
 	if !ok {
+		if now := g.env.clock().UnixMilli(); now-g.lookedUpMs.Load() > limits.ColdReaderMs/2 {
+			if noWait {
+				return none, logfile.ErrWouldBlock // the index may have to be opened, or was evicted
+			}
+			g.lookedUpMs.Store(now)
+		}
 		if at, err = g.PositionBefore(offset); err != nil {
 			return none, headerError(g, at, err)
 		}
+	}
+	if cold && at < end && !logfile.Resident(fd, at, int(min(end-at, int64(maxBytes))), nil) {
+		g.Missed()
 	}
 	if noWait && mapBytes > 0 && (!ok || end-at > int64(maxBytes)) {
 		g.lookInto(&walk, at, end, maxBytes, mapBytes)
@@ -88,6 +128,11 @@ func (g *Segment) Read(offset, limitBase, limitAt int64, maxBytes int, minOneBat
 	if at >= end {
 		return none, nil
 	}
+	return g.slice(&walk, at, size, end, maxBytes, minOneBatch, mapBytes)
+}
+
+// slice returns whole batches from that of size bytes at at.
+func (g *Segment) slice(walk *logfile.HeaderWalk, at, size, end int64, maxBytes int, minOneBatch bool, mapBytes int64) (Slice, error) {
 	length := size
 	switch {
 	case size > int64(maxBytes):
@@ -97,11 +142,12 @@ func (g *Segment) Read(offset, limitBase, limitAt int64, maxBytes int, minOneBat
 	case end-at <= int64(maxBytes):
 		length = end - at
 	default:
-		if length, err = g.wholeBatches(&walk, at, size, at+int64(maxBytes)); err != nil {
-			return none, headerError(g, at, err)
+		var err error
+		if length, err = g.wholeBatches(walk, at, size, at+int64(maxBytes)); err != nil {
+			return Slice{FD: -1}, headerError(g, at, err)
 		}
 	}
-	s := Slice{FD: fd, Offset: at, Len: int(length), segment: g}
+	s := Slice{FD: walk.FD, Offset: at, Len: int(length), segment: g}
 	if mapBytes == 0 {
 		return s, nil
 	}
@@ -137,6 +183,7 @@ func (g *Segment) wholeBatches(walk *logfile.HeaderWalk, at, size, stop int64) (
 
 func headerError(g *Segment, at int64, err error) error {
 	if err == logfile.ErrWouldBlock {
+		g.Missed()
 		return err
 	}
 	return fmt.Errorf("%w: %s at %d: %w", ErrStorage, g.Path(layout.LogSuffix), at, err)

@@ -56,6 +56,10 @@ type Segment struct {
 	log   atomic.Pointer[[]byte]            // the newest mmap of the .log, nil until first use; set under mu
 	files atomic.Pointer[index.Files]       // sealed index; nil until first use
 	marks atomic.Pointer[logfile.SizeMarks] // nil until a reader asks whether bytes are in memory
+	// missedMs is when a reader last met bytes that were not in memory; 0: never.
+	missedMs atomic.Int64
+	// lookedUpMs is when the index was looked into last by who may wait for it, to half of limits.ColdReaderMs.
+	lookedUpMs atomic.Int64
 	// aborted is the transaction index; nil until first use. The slice is immutable, a longer one replaces it.
 	aborted atomic.Pointer[[]index.AbortedTxn]
 	env     *Env
@@ -68,7 +72,7 @@ type Segment struct {
 	unlink   []string // files to remove at burial. Owner: mu
 	buryNext *Segment // owner: graveyard.mu
 
-	_ [40]byte // a multiple of 64: what an append touches begins with a cache line
+	_ [24]byte // a multiple of 64: what an append touches begins with a cache line
 }
 
 type openFile struct{ vfs.File }
