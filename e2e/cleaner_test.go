@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +137,7 @@ func compareCleaners(t *testing.T, brokers [2]*broker) {
 		}
 	}
 	t.Logf("%d records are left on both sides", len(dumps[0]))
+	compareCheckpoints(t, brokers, names)
 	if !targetIsKafka() {
 		dumpCompacted(t, brokers[0], names)
 	}
@@ -300,6 +302,47 @@ func maskProducer(line string) string {
 		name, _, _ := strings.Cut(field, ":")
 		return name
 	})
+}
+
+// compareCheckpoints: what Kafka's tool does not read, the checkpoint files, says the same of the topics on both sides after a
+// clean stop.
+func compareCheckpoints(t *testing.T, brokers [2]*broker, topics []string) {
+	t.Helper()
+	for _, name := range []string{"recovery-point-offset-checkpoint", "cleaner-offset-checkpoint", "log-start-offset-checkpoint", "leader-epoch-checkpoint"} {
+		for _, topic := range topics {
+			var said [2]string
+			for side, b := range brokers {
+				file := filepath.Join(b.logDir, name)
+				if name == "leader-epoch-checkpoint" {
+					file = filepath.Join(b.logDir, topic+"-0", name)
+				}
+				said[side] = checkpointed(t, file, topic)
+			}
+			if said[0] != said[1] {
+				t.Errorf("%s of %s: %s says %q, %s %q", name, topic, sides[0], said[0], sides[1], said[1])
+			}
+			t.Logf("%s of %s: %q", name, topic, said[0])
+		}
+	}
+}
+
+// checkpointed reads a checkpoint file as Kafka's CheckpointFile does, and returns its lines about a topic, or all of a file that
+// has no topics in it.
+func checkpointed(t *testing.T, file, topic string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	must(t, err)
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	if n, err := strconv.Atoi(lines[min(1, len(lines)-1)]); err != nil || lines[0] != "0" || n != len(lines)-2 {
+		t.Fatalf("%s is no checkpoint of version 0 with as many lines as it says:\n%s", file, text)
+	}
+	var found []string
+	for _, line := range lines[2:] {
+		if fields := strings.Split(line, " "); len(fields) == 2 || len(fields) == 3 && fields[0] == topic {
+			found = append(found, line)
+		}
+	}
+	return strings.Join(found, "; ")
 }
 
 // dumpCompacted reads the other files that compaction and transactions made with Kafka's tool.
