@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -48,7 +49,7 @@ func BenchmarkRead(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					s, err := p.ReadNoWait(at, 1<<20, true, ReadUncommitted)
-					if err == ErrWouldBlock { // once: the index is opened
+					if errors.Is(err, ErrWouldBlock) { // once: the index is opened
 						s, err = p.Read(at, 1<<20, true, ReadUncommitted)
 					}
 					if err != nil || s.Len == 0 {

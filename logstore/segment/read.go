@@ -71,7 +71,12 @@ func (g *Segment) isCold(missed int64) bool {
 func (g *Segment) Missed() { g.missedMs.Store(g.env.clock().UnixMilli()) }
 
 // Populate brings the bytes into memory and into this process' page table; it blocks, so never call it on an event loop.
-func (s *Slice) Populate() { logfile.Populate(s.FD, s.Offset, s.Len, s.Mem) }
+func (s *Slice) Populate() {
+	if s.segment != nil && !logfile.Resident(s.FD, s.Offset, s.Len, s.Mem) {
+		s.segment.Missed()
+	}
+	logfile.Populate(s.FD, s.Offset, s.Len, s.Mem)
+}
 
 // Read looks for the first batch that ends at or after offset. What may be seen ends at position limitAt of the segment with the
 // base offset limitBase. mapBytes is how long a map of the active segment is made; 0: the bytes may not be mapped. Answers without
@@ -88,7 +93,7 @@ func (g *Segment) Read(offset, limitBase, limitAt int64, maxBytes int, minOneBat
 	} else if g.BaseOffset > limitBase && limitBase >= 0 {
 		return none, nil
 	}
-	if noWait && !g.IsOpen() {
+	if noWait && g.file.Load() == nil {
 		return none, logfile.ErrWouldBlock
 	}
 	f, err := g.Open()
@@ -114,7 +119,7 @@ func (g *Segment) Read(offset, limitBase, limitAt int64, maxBytes int, minOneBat
 			return none, headerError(g, at, err)
 		}
 	}
-	if cold && at < end && !logfile.Resident(fd, at, int(min(end-at, int64(maxBytes))), nil) {
+	if !noWait && (cold || !ok) && at < end && !logfile.Resident(fd, at, int(min(end-at, int64(maxBytes))), nil) {
 		g.Missed()
 	}
 	if noWait && mapBytes > 0 && (!ok || end-at > int64(maxBytes)) {
