@@ -66,19 +66,24 @@ func (v View) Records(maxBytes int) (*Iterator, error) {
 // CountPlain counts the records of a batch that is not compressed by their lengths alone. whole: the last one ends where the
 // batch does, and each has room for its fields.
 func (v View) CountPlain() (records int32, whole bool) {
-	b := v[HeaderBytes:]
-	for at := 0; at < len(b); records++ {
-		length, n := uint64(b[at]), 1 // zigzag: even, twice the length
+	for b := v[HeaderBytes:]; len(b) > 0; records++ {
+		length, n := uint64(b[0]), uint64(1) // zigzag: even, twice the length
 		if length >= 0x80 {
-			if length, n = binary.Uvarint(b[at:]); n <= 0 {
-				return records, false
+			// Two bytes are most records, and a call for each would be most of the cost.
+			if len(b) > 1 && b[1] < 0x80 {
+				length, n = length&0x7f|uint64(b[1])<<7, 2
+			} else {
+				var read int
+				if length, read = binary.Uvarint(b); read <= 0 {
+					return records, false
+				}
+				n = uint64(read)
 			}
 		}
-		left := uint64(len(b) - at - n)
-		if length&1 != 0 || length>>1 > left || length>>1 < minRecordFields {
+		if length&1 != 0 || length < 2*minRecordFields || length>>1 > uint64(len(b))-n {
 			return records, false
 		}
-		at += n + int(length>>1)
+		b = b[n+length>>1:]
 	}
 	return records, true
 }
