@@ -27,7 +27,7 @@ func cleanNow(t *testing.T, p *Partition) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.store.janitor.releaseDue(false)
+	p.store.janitor.doomed.Release(p.store.nowMs())
 	p.store.segments.Bury()
 	return true
 }

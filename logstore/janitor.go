@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"sync"
 	"time"
@@ -29,47 +30,13 @@ type janitor struct {
 	toRemove []string            // owner: mu
 	started  bool                // owner: mu
 
-	doomed []doomedSegments // by due time, nearly; owner: mu
+	doomed segment.Doomed
 }
 
 // doom takes over the list's references of segments that were taken out of it.
-func (j *janitor) doom(d doomedSegments) {
-	j.mu.Lock()
-	j.doomed = append(j.doomed, d)
-	j.mu.Unlock()
+func (j *janitor) doom(dueMs int64, segments []*segment.Segment) {
+	j.doomed.Add(dueMs, segments)
 	j.signal()
-}
-
-// releaseDue drops the references whose delay is over (all: every one) and returns when the next is due, 0 for never.
-func (j *janitor) releaseDue(all bool) (nextMs int64) {
-	now := j.store.nowMs()
-	var due []doomedSegments
-	j.mu.Lock()
-	kept := j.doomed[:0]
-	for _, d := range j.doomed {
-		if all || d.dueMs <= now {
-			due = append(due, d)
-			continue
-		}
-		if nextMs == 0 || d.dueMs < nextMs {
-			nextMs = d.dueMs
-		}
-		kept = append(kept, d)
-	}
-	j.doomed = kept
-	j.mu.Unlock()
-	for _, d := range due {
-		for _, g := range d.segments {
-			g.Release()
-		}
-	}
-	return nextMs
-}
-
-// doomedSegments wait for file.delete.delay.ms.
-type doomedSegments struct {
-	dueMs    int64
-	segments []*segment.Segment
 }
 
 func newJanitor(s *Store) *janitor {
@@ -161,7 +128,7 @@ func (j *janitor) work() (nextMs int64) {
 			j.store.logger.Warn("directory not removed, again at the next start", "dir", dir, "error", err)
 		}
 	}
-	nextMs = j.releaseDue(false)
+	nextMs = j.doomed.Release(j.store.nowMs())
 	j.store.segments.Bury()
 	return nextMs
 }
@@ -408,7 +375,7 @@ func (s *Store) Close(ctx context.Context) error {
 	for _, p := range all {
 		p.close()
 	}
-	s.janitor.releaseDue(true)
+	s.janitor.doomed.Release(math.MaxInt64)
 	s.segments.Bury()
 	return errors.Join(append(errs, s.unlock())...)
 }

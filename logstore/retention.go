@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 
 	"golang.org/x/sys/unix"
 
@@ -128,7 +129,7 @@ func (p *Partition) doom(doomed []*segment.Segment, delayMs, nowMs int64) error 
 		}
 		errs = append(errs, g.MoveAside(), p.removeSnapshot(g.BaseOffset))
 	}
-	p.store.janitor.doom(doomedSegments{nowMs + delayMs, doomed})
+	p.store.janitor.doom(nowMs+delayMs, doomed)
 	return errors.Join(errs...)
 }
 
@@ -159,7 +160,7 @@ func (p *Partition) startAt(before int64) error {
 	if retentionErr := p.applyRetention(p.store.nowMs(), true); retentionErr != nil {
 		return errors.Join(err, retentionErr)
 	}
-	p.store.janitor.releaseDue(true)
+	p.store.janitor.doomed.Release(math.MaxInt64)
 	p.store.segments.Bury()
 	return p.store.writeCheckpoints(p.logDir(), starts)
 }
