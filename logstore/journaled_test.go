@@ -297,8 +297,9 @@ func TestJournalIsRemoved(t *testing.T) {
 				o.Dirs, o.FS, o.Cleaner, o.JournalBytes = []string{"/data"}, m, byHand, smallJournal
 			})
 			h.makeJournals()
-			p := h.partition("t")
+			p, idle := h.partition("t"), h.partition("idle")
 			put(t, p, records("0"))
+			put(t, idle, records("kept"))
 			j := h.s.dirs[0].journal
 			id := j.journal.ID()
 			if err := errors.Join(m.Remove(filepath.Join("/data", name)), m.SyncDir("/data")); err != nil {
@@ -328,6 +329,9 @@ func TestJournalIsRemoved(t *testing.T) {
 				done := j.state == journalReady && j.journal.ID() != id
 				j.mu.Unlock()
 				if done {
+					if idle.synced.Load() != 1 {
+						t.Error("the old journal is given up and has the only durable copy of a record")
+					}
 					break
 				}
 				if n == 4*smallJournal/journal.Alignment {

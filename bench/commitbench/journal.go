@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -61,8 +62,10 @@ func (j *journal) round() error {
 	if err := j.append(); err != nil {
 		return err
 	}
-	for i := range j.files { // what a commit would copy
-		copy(j.buffer[i*len(j.data):], j.data)
+	for i, f := range j.files { // what a commit copies
+		if _, err := f.ReadAt(j.buffer[i*len(j.data):(i+1)*len(j.data)], j.appended.at-int64(len(j.data))); err != nil {
+			return err
+		}
 	}
 	size := int64(len(j.buffer))
 	if half := j.at / journalHalfBytes; (j.at+size)/journalHalfBytes != half {
@@ -81,11 +84,12 @@ func (j *journal) round() error {
 			go func() { done <- j.back(j.appended) }()
 		}
 	}
-	if _, err := j.file.WriteAt(j.buffer, j.at); err != nil {
-		return err
+	n, err := unix.Pwritev2(int(j.file.Fd()), [][]byte{j.buffer}, j.at, unix.RWF_DSYNC)
+	if err == nil && n < len(j.buffer) {
+		err = io.ErrShortWrite
 	}
 	j.at += size
-	return unix.Fdatasync(int(j.file.Fd()))
+	return err
 }
 
 func (j *journal) close() error {
@@ -109,7 +113,11 @@ func journalPaced(dir string, n, size int) (*run, error) {
 }
 
 func journalDirect(dir string, n, size int) (*run, error) {
-	return openJournal(dir, n, size, unix.O_DIRECT, (*appended).syncPaced)
+	return openJournal(dir, n, size, unix.O_DIRECT, (*appended).syncSerial)
+}
+
+func journalDirectOnly(dir string, n, size int) (*run, error) {
+	return openJournal(dir, n, size, unix.O_DIRECT, nil)
 }
 
 // syncPaced rests as long as each sync took.

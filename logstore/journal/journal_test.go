@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -139,6 +140,43 @@ func TestCrashWhileWriting(t *testing.T) {
 			t.Errorf("outcome %d: %q, want %q", picked, got, want)
 		}
 		if err := clone.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestTornBlock: of a block of which the disk has some pages nothing is taken, whatever stood there before.
+func TestTornBlock(t *testing.T) {
+	t.Parallel()
+	for picked := range 5 {
+		m := disk(t)
+		makeLog(t, m, 0)
+		if err := m.SyncDir(dir + "/t-0"); err != nil {
+			t.Fatal(err)
+		}
+		j := made(t, m, 8*Alignment)
+		long := func(c string) string { return strings.Repeat(c, 2*Alignment) }
+		for n, c := range []string{"a", "b", "c", "d"} { // two of them fill a half
+			put(t, j, int64(n*2*Alignment), long(c))
+		}
+		var clone *vfs.Mem
+		j.Switch()
+		j.halves[0].file = &stopping{j.halves[0].file, func() {
+			var err error
+			if clone, err = m.Clone(func(n int) int { return min(picked, n-1) }); err != nil {
+				t.Error(err)
+			}
+		}}
+		put(t, j, 8*Alignment, long("e"))
+		c, err := Load(clone, dir, 1<<62)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Absent, or without its beginning: the old chain of the half, or its rest, which is none.
+		if want := []int{4, 3, 2, 2, 2}[picked]; c.Blocks != want || c.Gap {
+			t.Errorf("outcome %d: %d blocks, want %d; gap %v", picked, c.Blocks, want, c.Gap)
+		}
+		if err := errors.Join(c.Close(), clone.Close()); err != nil {
 			t.Error(err)
 		}
 	}
