@@ -171,7 +171,7 @@ func (p *Partition) adopt(q *Partition) error {
 	p.failure.Store(nil)
 	pending := len(p.pending) > 0
 	p.mu.Unlock()
-	p.dropSpare(spare)
+	p.store.segments.DropSpare(spare)
 	for _, g := range old.all {
 		g.Release()
 	}

@@ -32,15 +32,14 @@ type commitJournal struct {
 	found  *foundJournal // of a start that could not apply all of it; nil: none. Set during Open
 	worker sync.WaitGroup
 
-	mu         sync.Mutex
-	state      journalState            // owner: mu
-	journal    *journal.Journal        // while ready or dead; written by the holder of turn. Owner of the pointer: mu
-	last       uint64                  // the last block that was acknowledged; owner: mu
-	held       [2]map[*Partition]int64 // up to which offset a half has records of a partition; owner: mu
-	busy       bool                    // the worker runs; owner: mu
-	failed     error                   // why it is dead; owner: mu
-	triedMs    int64                   // when making one failed last; owner: mu
-	switchedMs int64                   // when the other half was begun; owner: mu
+	mu      sync.Mutex
+	state   journalState            // owner: mu
+	journal *journal.Journal        // while ready or dead; written by the holder of turn. Owner of the pointer: mu
+	last    uint64                  // the last block that was acknowledged; owner: mu
+	held    [2]map[*Partition]int64 // up to which offset a half has records of a partition; owner: mu
+	busy    bool                    // the worker runs; owner: mu
+	failed  error                   // why it is dead; owner: mu
+	triedMs int64                   // when making one failed last; owner: mu
 }
 
 type journalState uint8
@@ -223,16 +222,7 @@ func (j *commitJournal) room() int64 {
 		return room
 	}
 	full := j.journal.Active()
-	j.journal.Switch()
-	now := j.store.nowMs()
-	factor := int64(1)
-	switch took := now - j.switchedMs; {
-	case took < limits.CommitJournalGrowMs/10:
-		factor = 8
-	case took < limits.CommitJournalGrowMs:
-		factor = 2
-	}
-	j.switchedMs = now
+	factor := j.journal.Switch(j.store.nowMs())
 	j.begin(func() { j.writeBack(full, factor) })
 	return j.journal.Room() - limits.CommitJournalMarkBytes
 }

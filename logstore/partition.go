@@ -48,7 +48,7 @@ type Partition struct {
 	generation   int64             // recoveries from disk in this process; owner: mu
 	epochs       checkpoint.Epochs // owner: mu
 	committedTo  position          // where durable stands in the files; owner: mu
-	spare        *spareFile        // nil: none; owner: mu
+	spare        *segment.Spare    // nil: none; owner: mu
 	spares       int64             // how many were made; owner: mu
 	dirUnsynced  bool              // a segment was created since the directory was synced; owner: mu
 	txnMissing   bool              // some segment has TxnMissing; owner: mu

@@ -1,13 +1,10 @@
 package logstore
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 
 	"kaas/codec/batch"
-	"kaas/internal/vfs"
 	"kaas/logstore/index"
 	"kaas/logstore/layout"
 	"kaas/logstore/segment"
@@ -53,13 +50,6 @@ func (p *Partition) segmentFor(bytes int, info *validate.Info, c *Config, nowMs 
 	return p.roll(nowMs)
 }
 
-// spareFile is the file of the next segment, made ahead so that all that a roll does to the file system under the partition's lock
-// is a rename.
-type spareFile struct {
-	file vfs.File
-	name string
-}
-
 // wantSpare has the janitor make the next file when the active one is nearly full. Caller: mu.
 func (p *Partition) wantSpare(g *segment.Segment, c *Config) {
 	if !p.spareWanted && g.SizeBytes.Load() > int64(c.SegmentBytes)-int64(c.SegmentBytes)/8 {
@@ -78,46 +68,13 @@ func (p *Partition) makeSpare() {
 	if !wanted {
 		return
 	}
-	f, err := p.store.fs.OpenFile(name, vfs.Create|vfs.Truncate)
-	if err != nil {
-		return // the roll will find out why
-	}
+	s := p.store.segments.MakeSpare(name)
 	p.mu.Lock()
 	if p.generation == generation && p.failure.Load() == nil {
-		p.spare, f = &spareFile{f, name}, nil
+		p.spare, s = s, nil
 	}
 	p.mu.Unlock()
-	if f != nil {
-		p.dropSpare(&spareFile{f, name})
-	}
-}
-
-// dropSpare lets go of a file that no segment needs. s may be nil.
-func (p *Partition) dropSpare(s *spareFile) {
-	if s == nil {
-		return
-	}
-	err := s.file.Close()
-	if removeErr := p.store.fs.Remove(s.name); !errors.Is(removeErr, fs.ErrNotExist) {
-		err = errors.Join(err, removeErr)
-	}
-	if err != nil {
-		p.store.logger.Debug("spare file not removed, at the next start", "file", s.name, "error", err)
-	}
-}
-
-// nextFile is the file of the segment g. It gets its name at once: what a producer with acks=1 was told must outlive the
-// process, and a start removes files without a name. Caller: mu.
-func (p *Partition) nextFile(g *segment.Segment) (vfs.File, error) {
-	s := p.spare
-	p.spare, p.spareWanted = nil, false
-	if s == nil {
-		return p.store.fs.OpenFile(g.Path(layout.LogSuffix), vfs.Create|vfs.Truncate)
-	}
-	if err := p.store.fs.Rename(s.name, g.Path(layout.LogSuffix)); err != nil {
-		return nil, errors.Join(err, s.file.Close())
-	}
-	return s.file, nil
+	p.store.segments.DropSpare(s)
 }
 
 // roll seals the active segment and makes a new one at the log end. The new file is durable with the next commit, which
@@ -138,7 +95,9 @@ func (p *Partition) roll(nowMs int64) (*segment.Segment, error) {
 	if err := old.LoadMaxTimestamp(); err != nil {
 		return nil, err
 	}
-	f, err := p.nextFile(g)
+	spare := p.spare
+	p.spare, p.spareWanted = nil, false
+	f, err := p.store.segments.NextFile(spare, g)
 	if err != nil {
 		return nil, err
 	}

@@ -500,7 +500,7 @@ func (p *Partition) close() {
 	spare := p.spare
 	p.spare = nil
 	p.mu.Unlock()
-	p.dropSpare(spare)
+	p.store.segments.DropSpare(spare)
 	groupcommit.Complete(waiters, err)
 	for _, g := range list.all {
 		g.Release()

@@ -45,7 +45,7 @@ func put(t testing.TB, j *Journal, position int64, data string) {
 	e := Entry{Topic: "t", TopicID: [16]byte{1}, Position: position, EndOffset: position + 1}
 	copy(b.Add(&e, len(data)), data)
 	if j.Room() < b.Len() {
-		j.Switch()
+		j.Switch(0)
 	}
 	if err := j.Write(&b); err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestTornBlock(t *testing.T) {
 			put(t, j, int64(n*2*Alignment), long(c))
 		}
 		var clone *vfs.Mem
-		j.Switch()
+		j.Switch(0)
 		j.halves[0].file = &stopping{j.halves[0].file, func() {
 			var err error
 			if clone, err = m.Clone(func(n int) int { return min(picked, n-1) }); err != nil {
@@ -377,6 +377,6 @@ func TestLinked(t *testing.T) {
 		if linked, err := j.Linked(); linked != want || err != nil {
 			t.Errorf("half %d: %v, %v; want %v", j.Active(), linked, err, want)
 		}
-		j.Switch()
+		j.Switch(0)
 	}
 }
