@@ -11,6 +11,7 @@ import (
 
 	"github.com/panjf2000/gnet/v2"
 	"github.com/panjf2000/gnet/v2/pkg/netpoll"
+	"github.com/panjf2000/gnet/v2/pkg/pool/goroutine"
 	"golang.org/x/sys/unix"
 
 	"kaas/internal/limits"
@@ -51,6 +52,9 @@ type gnetSocket struct {
 // startEngine starts the event loops; none has a connection yet.
 func startEngine(threads int, logger *slog.Logger, loops []*loop) (*engine, error) {
 	e := &engine{}
+	// The pool in which gnet dials, which nobody here asks for: as long as it is open it ticks twice a second, for which an
+	// idle broker woke more often than for everything else.
+	goroutine.DefaultWorkerPool.Release()
 	client, err := gnet.NewClient(e,
 		gnet.WithNumEventLoop(threads),
 		gnet.WithReadBufferCap(limits.NetReadBufferBytes),

@@ -3,6 +3,7 @@ package netio
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,10 @@ func TestGnetInside(t *testing.T) {
 		frame: echo,
 	}
 	server, addr := startServer(t, h, func(c *Config) { c.NumNetworkThreads = 3 })
+	await(t, "nothing of gnet's pools ticks", func() bool {
+		stacks := make([]byte, 4<<20)
+		return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "panjf2000/ants")
+	})
 	seen := map[int]bool{}
 	for _, l := range server.loops {
 		link, err := os.Readlink(filepath.Join("/proc/self/fd", itoa(l.engine.epollFD)))
