@@ -112,10 +112,10 @@ func serve(cfg *config.Broker, logger *slog.Logger, level *slog.LevelVar, starte
 		}
 		return err
 	}
-	settled := s.settle()
+	stopSettling := s.settle()
 	s.logReady(started)
 	logger.Info("stopping", slog.String("signal", (<-stopping).String()))
-	settled.Stop()
+	stopSettling()
 	stopCtx, cancelStop := context.WithTimeout(context.Background(), limits.StopTimeout)
 	defer cancelStop()
 	began := time.Now()
@@ -128,7 +128,7 @@ func serve(cfg *config.Broker, logger *slog.Logger, level *slog.LevelVar, starte
 
 // settle keeps the heap below the container's limit, says when the limit of open
 // files is too small, and a moment later gives back what only the start has needed.
-func (s *server) settle() *time.Timer {
+func (s *server) settle() (stop func()) {
 	if s.memoryLimit > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(s.memoryLimit / 100 * limits.HeapPercent)
 	}
@@ -136,11 +136,16 @@ func (s *server) settle() *time.Timer {
 		s.logger.Warn("the limit of open files is small for the partitions and connections of this broker; raise it (ulimit -Hn, LimitNOFILE=)",
 			slog.Int("limit", files), slog.Int("partitions", partitions))
 	}
-	return time.AfterFunc(limits.SettleTime, func() {
+	drop := func() {
 		if err := footprint.DropImage(); err != nil {
 			s.logger.Warn("pages that only the start has needed stay resident", slog.Any("error", err))
 		}
-	})
+	}
+	first, again := time.AfterFunc(limits.SettleTime, drop), time.AfterFunc(limits.SettleAgainTime, drop)
+	return func() {
+		first.Stop()
+		again.Stop()
+	}
 }
 
 // awaitForcedExit returns the exit code of a broker that does not get to its end:

@@ -34,6 +34,8 @@ const (
 	// SettleTime after the start its pages are given back: the first requests, which
 	// need many of them, are answered by then.
 	SettleTime = time.Second
+	// SettleAgainTime after the start they are given back once more: on a busy machine the start is not over in a second.
+	SettleAgainTime = 10 * time.Second
 
 	// SignalEcho is how long after the first signal another one counts as the
 	// same: timeout and make pass one on that the process group has had already.
