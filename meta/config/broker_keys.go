@@ -95,7 +95,7 @@ var brokerKeys = []Key{
 
 	// Fetch.
 	{Name: "fetch.max.bytes", Type: Int, Default: "57671680", check: words(1024),
-		Doc: "Largest fetch response, in bytes. The first batch comes whole even above it."},
+		Doc: "Largest fetch response, in bytes. The first batch comes whole even above it. A response has no more than 1 MiB, or twice socket.send.buffer.bytes if that is more, unless one partition or min_bytes alone asks for more; with -1 there no such bound holds."},
 	{Name: "max.incremental.fetch.session.cache.slots", Type: Int, Default: "1000", check: words(0),
 		Doc: "Incremental fetch sessions that are kept."},
 	{Name: "max.request.partition.size.limit", Type: Int, Default: "2000", check: words(1),
