@@ -182,8 +182,15 @@ func TestDeleteWhileMoving(t *testing.T) {
 func TestMoveLeavesNothingInTheJournal(t *testing.T) {
 	t.Parallel()
 	m := vfs.NewMem()
-	var failing atomic.Bool
+	var failing, moving, logSynced atomic.Bool
 	fsys := &vfs.Faulty{FS: m, Before: func(op vfs.Op) error {
+		switch {
+		case !moving.Load():
+		case op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, layout.LogSuffix) && !strings.Contains(op.Name, layout.FutureDirSuffix):
+			logSynced.Store(true)
+		case op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, ".journal") && !logSynced.Load():
+			t.Error("the journal forgets records that stand nowhere else")
+		}
 		if failing.Load() && strings.HasSuffix(op.Name, ".journal") && (op.Kind == vfs.OpWrite || op.Kind == vfs.OpDatasync) {
 			return unix.EIO
 		}
@@ -240,6 +247,10 @@ func TestMoveLeavesNothingInTheJournal(t *testing.T) {
 			break
 		}
 	}
+	if p.synced.Load() == p.end.offset.Load() {
+		t.Fatal("nothing stands in the journal alone")
+	}
+	moving.Store(true)
 	if err := h.s.MoveTo("t", 0, to); err != nil {
 		t.Fatal(err)
 	}
@@ -253,6 +264,7 @@ func TestMoveLeavesNothingInTheJournal(t *testing.T) {
 	from.journal.busy = false
 	from.journal.mu.Unlock()
 	settled(p)
+	moving.Store(false)
 	if p.Dir() != to {
 		t.Fatalf("it lies in %s", p.Dir())
 	}
@@ -271,4 +283,36 @@ func TestMoveLeavesNothingInTheJournal(t *testing.T) {
 	h.crash()
 	p = h.partition("t")
 	expect(t, p, want...)
+}
+
+// TestRecoveryEndsAMove: a partition that was recovered in place may have lost what was copied already.
+func TestRecoveryEndsAMove(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(o *Options) {
+		o.Dirs, o.FS, o.MoveMaxBytesPerSecond, o.ReopenIntervalMs = []string{"/a", "/b"}, vfs.NewMem(), 1, 2
+	})
+	p := h.partition("t")
+	put(t, p, records("x"))
+	from, to := p.Dir(), map[string]string{"/a": "/b", "/b": "/a"}[p.Dir()]
+	if err := h.s.MoveTo("t", 0, to); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, copied, _ := p.Future(); copied > 0 {
+			break
+		}
+	}
+	p.fail(errors.New("a disk"))
+	for p.Err() != nil {
+		runtime.Gosched()
+	}
+	h.s.SetMoveMaxBytesPerSecond(0)
+	settled(p)
+	if p.Dir() != from {
+		t.Fatal("moved")
+	}
+	put(t, p, records("y"))
+	expect(t, p, "x", "y")
+	moveTo(t, p, to)
+	expect(t, p, "x", "y")
 }
