@@ -201,20 +201,6 @@ func (p *Partition) sync(syncDir bool) (err error) {
 	return err
 }
 
-// startWriteBack lets the disk begin to write what a syncFiles will wait for.
-func (p *Partition) startWriteBack() {
-	list := p.segments.Load()
-	if list == nil || len(list.all) == 0 {
-		return // closed
-	}
-	g := list.active()
-	if !g.Acquire() {
-		return
-	}
-	defer g.Release()
-	g.StartWrite()
-}
-
 // WhenCommitted calls w.Done once, when every offset below w.Offset is committed by the flush policy or the partition
 // failed; possibly before it returns.
 func (p *Partition) WhenCommitted(w *Waiter) {

@@ -248,16 +248,13 @@ func (j *commitJournal) writeBack(half int, factor int64) {
 		}
 	}
 	j.mu.Unlock()
-	for _, p := range todo {
-		p.startWriteBack()
-	}
 	queue := make(chan *Partition, len(todo))
 	for _, p := range todo {
 		queue <- p
 	}
 	close(queue)
 	var workers sync.WaitGroup
-	for range min(1+len(todo)/64, limits.CommitJournalWriters) { // few: those who wait for a commit share the disk with them
+	for range min(1+len(todo)/64, limits.CommitJournalWriters) { // few, and each file by itself: those who wait for a commit share the disk with them
 		workers.Go(func() {
 			for p := range queue {
 				p.syncFiles()

@@ -199,6 +199,3 @@ func MakeDir(fsys FS, path string) error {
 	}
 	return fsys.SyncDir(filepath.Dir(path))
 }
-
-// StartWrite lets the disk begin to write what is dirty. It is a hint for a Datasync to come, which reports what fails.
-func (f *osFile) StartWrite() { _ = unix.SyncFileRange(f.fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE) }

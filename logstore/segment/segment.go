@@ -229,15 +229,6 @@ func (g *Segment) WaitedMs(timestampMs, nowMs int64) (int64, error) {
 	return nowMs - g.CreatedMs, nil
 }
 
-// StartWrite lets the disk begin to write what a sync will wait for. The caller holds a reference.
-func (g *Segment) StartWrite() {
-	if f := g.file.Load(); f != nil {
-		if w, ok := f.File.(interface{ StartWrite() }); ok {
-			w.StartWrite()
-		}
-	}
-}
-
 // Sync makes the .log and the transaction index durable. The caller holds a reference.
 func (g *Segment) Sync() error {
 	f, err := g.Open()
