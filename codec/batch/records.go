@@ -3,6 +3,7 @@ package batch
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"sync"
 )
 
@@ -66,24 +67,29 @@ func (v View) Records(maxBytes int) (*Iterator, error) {
 // CountPlain counts the records of a batch that is not compressed by their lengths alone. whole: the last one ends where the
 // batch does, and each has room for its fields.
 func (v View) CountPlain() (records int32, whole bool) {
-	for b := v[HeaderBytes:]; len(b) > 0; records++ {
-		length, n := uint64(b[0]), uint64(1) // zigzag: even, twice the length
+	b := v[HeaderBytes:]
+	for at := 0; at < len(b); records++ {
+		// Zigzag: even, twice the length. Rotated, an odd one is larger than anything that is left.
+		length := uint64(b[at])
+		at++
 		if length >= 0x80 {
 			// Two bytes are most records, and a call for each would be most of the cost.
-			if len(b) > 1 && b[1] < 0x80 {
-				length, n = length&0x7f|uint64(b[1])<<7, 2
+			if at < len(b) && b[at] < 0x80 {
+				length = length&0x7f | uint64(b[at])<<7
+				at++
 			} else {
-				var read int
-				if length, read = binary.Uvarint(b); read <= 0 {
+				var n int
+				if length, n = binary.Uvarint(b[at-1:]); n <= 0 {
 					return records, false
 				}
-				n = uint64(read)
+				at += n - 1
 			}
 		}
-		if length&1 != 0 || length < 2*minRecordFields || length>>1 > uint64(len(b))-n {
+		length = bits.RotateLeft64(length, -1)
+		if length < minRecordFields || length > uint64(len(b)-at) {
 			return records, false
 		}
-		b = b[n+length>>1:]
+		at += int(length)
 	}
 	return records, true
 }
