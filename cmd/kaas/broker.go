@@ -48,8 +48,13 @@ Keys, defaults and units are Apache Kafka's; docs/configuration.md lists them.
 The file comes first, then KAFKA_ environment variables (KAFKA_LOG_DIRS is log.dirs),
 then --override; what comes later wins.
 
-SIGTERM and SIGINT stop the broker: it takes no new connections, answers what is
-in flight, commits and exits with 0. A second signal exits at once.`,
+SIGTERM, SIGINT and SIGHUP stop the broker: it takes no new connections, answers what
+is in flight, commits and exits with 0. A second signal exits at once. A SIGHUP that
+is ignored from the start on (nohup) stays ignored.
+
+With --dev everything is in memory. Topics come by auto-creation, DeleteTopics and
+DeleteRecords work; requests that write anything else (CreateTopics, configs, passwords)
+are refused.`,
 		Example: brokerExamples,
 		Args:    oneFile,
 		RunE: func(_ *cobra.Command, files []string) error {
@@ -68,7 +73,7 @@ in flight, commits and exits with 0. A second signal exits at once.`,
 		},
 	}
 	cmd.Flags().StringArrayVar(&overrides, "override", nil, "a `key=value` that wins over file and environment; may be repeated")
-	cmd.Flags().BoolVar(&dev, "dev", false, "keep everything in memory; admin requests that write are refused")
+	cmd.Flags().BoolVar(&dev, "dev", false, "keep everything in memory; topics come by auto-creation and can be deleted")
 	return cmd
 }
 
@@ -91,10 +96,20 @@ func isTerminal(f *os.File) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
+// stopSignals end the broker, as they end a JVM: SIGHUP, which a terminal sends when
+// it is closed, not when the broker was told to ignore it (nohup).
+func stopSignals() []os.Signal {
+	signals := []os.Signal{syscall.SIGTERM, syscall.SIGINT}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
+}
+
 // serve runs a broker until a signal ends it.
 func serve(cfg *config.Broker, logger *slog.Logger, level *slog.LevelVar, started time.Time) error {
 	signals := make(chan os.Signal, 2) // two: the second one must not be lost while the first is handled
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(signals, stopSignals()...)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	stopping := make(chan os.Signal, 1)

@@ -71,10 +71,25 @@ func httpHandler(health *obs.Health, registry *obs.Registry, withPprof bool) htt
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		registry.Write(w)
 	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, rootPage(withPprof))
+	})
 	if withPprof {
 		servePprof(mux)
 	}
 	return mux
+}
+
+// rootPage says which paths there are.
+func rootPage(withPprof bool) string {
+	page := "kaas, a Kafka-compatible broker. Here are:\n\n" +
+		"/healthz  200 while the process answers\n" +
+		"/readyz   200 while the broker serves, else 503 and why\n" +
+		"/metrics  Prometheus' text format\n"
+	if withPprof {
+		page += "/debug/pprof/  profiles\n"
+	}
+	return page
 }
 
 func (h *httpServer) stop(ctx context.Context) error {

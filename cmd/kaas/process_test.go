@@ -54,7 +54,12 @@ type process struct {
 
 func startProcess(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(os.Args[0], args...), ready: make(chan map[string]any, 1), done: make(chan struct{})}
+	return startCommand(t, exec.Command(os.Args[0], args...))
+}
+
+func startCommand(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, cmd: cmd, ready: make(chan map[string]any, 1), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), runAsProgram+"=1")
 	p.cmd.Dir = t.TempDir()
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -157,6 +162,17 @@ func TestBadConfigurationExitsWith1AndTouchesNothing(t *testing.T) {
 	}
 }
 
+func TestLogDirThatCantBeMadeIsNamed(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t, onFreePorts("--override", "log.dirs=/proc/foo")...)
+	if code := p.awaitExit(); code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	if log := p.text(); log != "kaas: log directory /proc/foo of log.dirs can't be made: mkdir /proc/foo: no such file or directory\n" {
+		t.Errorf("%q", log)
+	}
+}
+
 func TestPolicyThatDoesNotCompileStopsTheStart(t *testing.T) {
 	t.Parallel()
 	p := startProcess(t, onFreePorts("--override", "delete.topic.policy=topic == ")...)
@@ -215,6 +231,28 @@ func TestReadyIsOneLineAndSIGTERMExitsWith0(t *testing.T) {
 	}
 }
 
+func TestSIGHUPStops(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t, onFreePorts()...)
+	p.awaitReady()
+	p.signal(syscall.SIGHUP)
+	if code, log := p.awaitExit(), p.text(); code != 0 || !strings.Contains(log, `"msg":"stopping","signal":"hangup"`) || !strings.Contains(log, `"msg":"stopped"`) {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// A broker that was started with nohup goes on when the terminal is closed.
+func TestSIGHUPThatIsIgnoredStaysIgnored(t *testing.T) {
+	t.Parallel()
+	p := startCommand(t, exec.Command("sh", append([]string{"-c", `trap "" HUP; exec "$@"`, "sh", os.Args[0]}, onFreePorts()...)...))
+	p.awaitReady()
+	p.signal(syscall.SIGHUP)
+	p.signal(syscall.SIGTERM) // the higher number is delivered after the lower one
+	if code, log := p.awaitExit(), p.text(); code != 0 || !strings.Contains(log, `"msg":"stopping","signal":"terminated"`) {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 func TestStoppedBrokerStartsAgainOnItsData(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -266,7 +304,7 @@ func TestHTTPServesHealthAndMetrics(t *testing.T) {
 	t.Parallel()
 	p := startProcess(t, onFreePorts()...)
 	base := "http://" + p.awaitReady()["http"].(string)
-	for path, want := range map[string]string{"/healthz": "ok", "/readyz": "ready", "/metrics": "kaas_requests_total"} {
+	for path, want := range map[string]string{"/": "/readyz ", "/healthz": "ok", "/readyz": "ready", "/metrics": "kaas_requests_total"} {
 		response, err := http.Get(base + path)
 		if err != nil {
 			t.Fatal(err)
@@ -277,7 +315,15 @@ func TestHTTPServesHealthAndMetrics(t *testing.T) {
 			t.Errorf("%s: %s %v\n%s", path, response.Status, err, body)
 		}
 	}
-	response, err := http.Get(base + "/debug/pprof/")
+	response, err := http.Get(base + "/nothing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusNotFound {
+		t.Errorf("a path that is none: %s", response.Status)
+	}
+	response, err = http.Get(base + "/debug/pprof/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +336,7 @@ func TestHTTPServesHealthAndMetrics(t *testing.T) {
 // A broker shows every family that is documented, and one look at its partitions says what they are.
 func TestMetricsAreComplete(t *testing.T) {
 	t.Parallel()
-	p := startProcess(t, onFreePorts()...)
+	p := startProcess(t, onFreePorts("--override", standardAuthorizer, "--override", "super.users=User:ANONYMOUS")...)
 	ready := p.awaitReady()
 	c, err := net.Dial("tcp", kafkaAddress(ready))
 	if err != nil {
@@ -335,6 +381,27 @@ func TestDevModeWritesNothing(t *testing.T) {
 	}
 	if dirs, ok := ready["logDirs"].([]any); !ok || len(dirs) != 0 {
 		t.Errorf("the ready line names directories: %v", ready["logDirs"])
+	}
+	c, err := net.Dial("tcp", kafkaAddress(ready))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	described := kmsg.NewPtrDescribeLogDirsRequest()
+	described.SetVersion(1)
+	send(t, c, described)
+	dirs := described.ResponseKind().(*kmsg.DescribeLogDirsResponse)
+	if receive(t, c, dirs); len(dirs.Dirs) != 1 || dirs.Dirs[0].Dir != "memory" || dirs.Dirs[0].ErrorCode != 0 {
+		t.Errorf("%+v", dirs.Dirs)
+	}
+	response, err := http.Get("http://" + ready["http"].(string) + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if text := string(body); err != nil || !strings.Contains(text, `kaas_log_dir_size_bytes{dir="memory"} 0`) || strings.Contains(text, "kaas-data") {
+		t.Errorf("%v\n%s", err, text)
 	}
 	p.signal(syscall.SIGTERM)
 	if code := p.awaitExit(); code != 0 {
