@@ -137,7 +137,7 @@ func (a *Admin) checkNewTopics(r *codec.Request, request *kmsg.CreateTopicsReque
 		seen[topic.Topic] = &newTopic{request: topic}
 		topics = append(topics, seen[topic.Topic])
 	}
-	all := a.allowedCluster(r, auth.OperationCreate)
+	all := a.visible(r, auth.OperationCreate, auth.ResourceCluster, auth.ClusterName)
 	image := a.Images.Load()
 	names := &takenNames{image: image}
 	var sum int64
@@ -313,7 +313,7 @@ func (a *Admin) createdTopic(r *codec.Request, topic *newTopic) kmsg.CreateTopic
 	if r.Version < 5 {
 		return result
 	}
-	if !a.allowed(r, auth.OperationDescribeConfigs, auth.ResourceTopic, topic.request.Topic) {
+	if !a.visible(r, auth.OperationDescribeConfigs, auth.ResourceTopic, topic.request.Topic) {
 		result.ConfigErrorCode = kerr.TopicAuthorizationFailed.Code
 		return result
 	}

@@ -74,7 +74,7 @@ func (a *Admin) describeLogDirs(r *codec.Request) {
 	}
 	for _, dir := range dirs {
 		absolute, err := filepath.Abs(dir)
-		if err != nil {
+		if err != nil || a.Config.Dev { // in memory it is a name and no path
 			absolute = dir
 		}
 		answer := kmsg.NewDescribeLogDirsResponseDir()

@@ -16,6 +16,7 @@ import (
 	"kaas/logstore"
 	"kaas/meta"
 	"kaas/meta/config"
+	"kaas/obs"
 	"kaas/quota"
 )
 
@@ -38,6 +39,8 @@ type Options struct {
 	Quotas *quota.Manager
 	// Users are those in force. nil: nobody.
 	Users *auth.Directory
+	// ResourcesDir is where resources are files, for messages; "": they are none.
+	ResourcesDir string
 	// DropTopic removes a topic from the broker's registry in dev mode, where it
 	// is no resource (broker.Broker.DropTopic). nil in the other modes.
 	DropTopic func(ctx context.Context, name string) error
@@ -50,7 +53,8 @@ type Options struct {
 // Admin holds the handlers.
 type Admin struct {
 	Options
-	pool *Pool
+	pool        *Pool
+	devRefusals obs.Limited
 }
 
 // New makes the handlers and their pool.
@@ -85,8 +89,13 @@ func (a *Admin) APIs() []codec.API {
 	}
 }
 
-// allowed asks the authorizer for the request's principal.
+// allowed asks the authorizer for the request's principal. A denial is told.
 func (a *Admin) allowed(r *codec.Request, op auth.Operation, resource auth.ResourceType, name string) bool {
+	return a.visible(r, op, resource, name) || auth.Denied(a.Authorizer, r.API.Name, r.Session.Principal, r.Session.RemoteHost, op, resource, name)
+}
+
+// visible is allowed for what the request does not depend on: a denial is not told.
+func (a *Admin) visible(r *codec.Request, op auth.Operation, resource auth.ResourceType, name string) bool {
 	return a.Authorizer.Authorize(r.Session.Principal, r.Session.RemoteHost, op, resource, name)
 }
 
@@ -135,6 +144,9 @@ func (a *Admin) asFailure(err error) *failure {
 	var known *failure
 	if errors.As(err, &known) {
 		return known
+	}
+	if errors.Is(err, meta.ErrDevMode) { // the text that clients get does not say why
+		a.devRefusals.Info(a.Logger, "an admin request that writes is refused because the broker runs with --dev: it keeps no resources; topics come by auto-creation")
 	}
 	var denied *meta.DeniedError
 	if errors.As(err, &denied) {

@@ -246,3 +246,33 @@ func TestAuthorizeByResourceType(t *testing.T) {
 		t.Error("an ACL for everybody does not count")
 	}
 }
+
+// Only what is told through Denied is heard of; a question alone is silent.
+func TestDenialsAreTold(t *testing.T) {
+	t.Parallel()
+	var told []Denial
+	audited := Audited{NewStandardAuthorizer(EmptyDirectory(), []string{"User:root"}, false), func(d Denial) { told = append(told, d) }}
+	if audited.Authorize("User:a", "h", OperationRead, ResourceTopic, "t") || !audited.Authorize("User:root", "h", OperationRead, ResourceTopic, "t") || len(told) != 0 {
+		t.Error(told)
+	}
+	if Denied(audited, "Fetch", "User:a", "h", OperationRead, ResourceTransactionalID, "t") || Denied(AllowAll{}, "Fetch", "User:a", "h", OperationRead, ResourceTopic, "t") {
+		t.Error("a denial is none")
+	}
+	if len(told) != 1 || told[0] != (Denial{"Fetch", "User:a", "h", OperationRead, ResourceTransactionalID, "t"}) || told[0].Pattern() != "TransactionalId:LITERAL:t" {
+		t.Error(told)
+	}
+}
+
+// What is wrong with a spec is said in its own words.
+func TestTypeErrorsOfUsersAreInWords(t *testing.T) {
+	t.Parallel()
+	for spec, want := range map[string]string{
+		`{"authentication": {"type": 7}}`:                                             "spec.authentication: type is 7, a text (in quotes) is needed",
+		`{"authentication": {"typ": "tls"}}`:                                          `spec.authentication: unknown field "typ"`,
+		`{"authentication": {"type": "scram-sha-512", "scram": {"iterations": "x"}}}`: `spec.authentication: scram.iterations is "x", a number is needed`,
+	} {
+		if _, err := ParseUser(userFrom(t, "u", spec)); err == nil || err.Error() != want {
+			t.Errorf("%s: %v", spec, err)
+		}
+	}
+}

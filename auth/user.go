@@ -84,7 +84,10 @@ func remarshal(part map[string]any, into any) error {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.DisallowUnknownFields()
-	return decoder.Decode(into)
+	if err := decoder.Decode(into); err != nil {
+		return meta.ExplainType(raw, err)
+	}
+	return nil
 }
 
 func (u *User) readAuthentication(part map[string]any) error {
@@ -114,7 +117,7 @@ func (u *User) readAuthorization(part meta.Raw) error {
 	var fields map[string]any
 	if part != "" {
 		if err := json.Unmarshal([]byte(part), &fields); err != nil {
-			return fmt.Errorf("spec.authorization: %w", err)
+			return fmt.Errorf("spec.authorization: %w", meta.ExplainType([]byte(part), err))
 		}
 	}
 	entries, ok := fields["acls"].([]any)
@@ -152,7 +155,7 @@ func authorizationOf(part meta.Raw) (fields map[string]json.RawMessage, entries 
 		return nil, nil, nil
 	}
 	if err := json.Unmarshal([]byte(part), &fields); err != nil {
-		return nil, nil, fmt.Errorf("spec.authorization: %w", err)
+		return nil, nil, fmt.Errorf("spec.authorization: %w", meta.ExplainType([]byte(part), err))
 	}
 	if acls := fields["acls"]; acls != nil {
 		if err := json.Unmarshal(acls, &entries); err != nil {

@@ -250,6 +250,7 @@ func (o *produceOperation) refusal(view *codec.ProduceView) *kerr.Error {
 		o.verify = o.version >= produceAddsPartitions || o.broker.Config.CurrentTransactionPartitionVerification()
 		if view.TransactionalID == nil || !o.broker.Authorizer.Authorize(session.Principal, session.RemoteHost,
 			auth.OperationWrite, auth.ResourceTransactionalID, o.transactionalID) {
+			auth.Denied(o.broker.Authorizer, o.request.API.Name, o.request.Session.Principal, o.request.Session.RemoteHost, auth.OperationWrite, auth.ResourceTransactionalID, o.transactionalID)
 			return kerr.TransactionalIDAuthorizationFailed
 		}
 	}
@@ -345,7 +346,8 @@ func (o *produceOperation) mayWrite(p *producePartition) bool {
 	default:
 		name = string(p.topicName)
 	}
-	return o.broker.Authorizer.Authorize(session.Principal, session.RemoteHost, auth.OperationWrite, auth.ResourceTopic, name)
+	return o.broker.Authorizer.Authorize(session.Principal, session.RemoteHost, auth.OperationWrite, auth.ResourceTopic, name) ||
+		auth.Denied(o.broker.Authorizer, o.request.API.Name, o.request.Session.Principal, o.request.Session.RemoteHost, auth.OperationWrite, auth.ResourceTopic, name)
 }
 
 func (p *producePartition) fail(code *kerr.Error) { p.code = code.Code }

@@ -234,6 +234,7 @@ func (o *fetchOperation) resolve() {
 	b := o.broker
 	session := o.request.Session
 	if o.follower && !b.Authorizer.Authorize(session.Principal, session.RemoteHost, auth.OperationClusterAction, auth.ResourceCluster, auth.ClusterName) {
+		auth.Denied(b.Authorizer, o.request.API.Name, o.request.Session.Principal, o.request.Session.RemoteHost, auth.OperationClusterAction, auth.ResourceCluster, auth.ClusterName)
 		for i := range o.partitions {
 			o.partitions[i].refuse(kerr.TopicAuthorizationFailed)
 		}
@@ -268,6 +269,7 @@ func (o *fetchOperation) resolve() {
 			continue
 		}
 		if !b.Authorizer.Authorize(session.Principal, session.RemoteHost, auth.OperationRead, auth.ResourceTopic, name) {
+			auth.Denied(b.Authorizer, o.request.API.Name, o.request.Session.Principal, o.request.Session.RemoteHost, auth.OperationRead, auth.ResourceTopic, name)
 			p.refuse(kerr.TopicAuthorizationFailed)
 			continue
 		}

@@ -55,6 +55,17 @@ func (a brokersAuthorizer) Authorize(principal, host string, operation auth.Oper
 	return a.broker.Authorizer.Authorize(principal, host, operation, resource, name)
 }
 
+// Denied implements auth.DenialListener.
+func (a brokersAuthorizer) Denied(d auth.Denial) {
+	auth.Denied(a.broker.Authorizer, d.Request, d.Principal, d.Host, d.Operation, d.Resource, d.Name)
+}
+
+// AuthorizeByResourceType implements auth.ByResourceType.
+func (a brokersAuthorizer) AuthorizeByResourceType(principal, host string, operation auth.Operation, resource auth.ResourceType) bool {
+	byType, ok := a.broker.Authorizer.(auth.ByResourceType)
+	return ok && byType.AuthorizeByResourceType(principal, host, operation, resource)
+}
+
 // servedTopics shows the coordinators the view.
 type servedTopics struct{ broker *Broker }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -36,6 +37,16 @@ func (fullPool) Park(wait func())   { wait() }
 
 // deny allows all but what is listed.
 type deny map[string]bool // "operation resource name"
+
+// AuthorizeByResourceType denies where one resource of the type is denied.
+func (d deny) AuthorizeByResourceType(_, _ string, op auth.Operation, resource auth.ResourceType) bool {
+	for key := range d {
+		if strings.HasPrefix(key, op.String()+" "+resource.String()+" ") {
+			return false
+		}
+	}
+	return true
+}
 
 func (d deny) Authorize(_, _ string, op auth.Operation, resource auth.ResourceType, name string) bool {
 	return !d[op.String()+" "+resource.String()+" "+name]

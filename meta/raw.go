@@ -3,7 +3,7 @@ package meta
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
+	"reflect"
 )
 
 // Raw is a mapping of a spec as JSON text, for parts that may be large and that few
@@ -41,7 +41,7 @@ func (r *Raw) UnmarshalJSON(text []byte) error {
 		*r = ""
 		return nil
 	case len(text) == 0 || text[0] != '{':
-		return errors.New("is no mapping")
+		return &json.UnmarshalTypeError{Value: valueKind(text), Type: reflect.TypeFor[map[string]any]()} // the decoder adds the field
 	case !canonical(text):
 		decoder := json.NewDecoder(bytes.NewReader(text))
 		decoder.UseNumber()
@@ -56,6 +56,19 @@ func (r *Raw) UnmarshalJSON(text []byte) error {
 	}
 	*r = Raw(text)
 	return nil
+}
+
+// valueKind is encoding/json's name of a value that is no object.
+func valueKind(text []byte) string {
+	switch {
+	case len(text) == 0 || text[0] == '"':
+		return "string"
+	case text[0] == '[':
+		return "array"
+	case text[0] == 't' || text[0] == 'f':
+		return "bool"
+	}
+	return "number " + string(text)
 }
 
 // canonical says whether valid JSON has no spaces between tokens, the keys of each

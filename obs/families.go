@@ -27,6 +27,7 @@ var Families = []Family{
 	{"kaas_request_bytes_total", KindCounter, []string{"api"}, "Bytes of requests that were answered."},
 	{"kaas_request_seconds", KindHistogram, []string{"api"}, "From a request's arrival to its answer. For Fetch that includes waiting for records, for Produce with acks=all for the commit."},
 	{"kaas_requests_refused_total", KindCounter, []string{"reason"}, "Requests that were not served."},
+	{"kaas_authorization_denied_total", KindCounter, []string{"operation", "resource_type"}, "Questions of requests to the ACLs that were denied; the log says who asked for what. Only where ACLs are enforced."},
 	{"kaas_requests_in_flight", KindGauge, nil, "Requests that were read and whose answer has not left."},
 	{"kaas_pool_requests", KindGauge, []string{"pool"}, "Requests that run on or wait for a worker: admin (topics, ACLs, configurations) and data (what may wait for a disk)."},
 	{"kaas_pool_workers", KindGauge, []string{"pool"}, "Workers of a pool; more requests than these wait for their turn."},
@@ -42,6 +43,9 @@ var Families = []Family{
 	{"kaas_outbound_bytes", KindGauge, nil, "Bytes of answers that are ready and that clients have not taken."},
 	{"kaas_network_wakes_total", KindCounter, nil, "Times that another part of the broker woke an event loop of the network."},
 
+	{"kaas_resources", KindGauge, []string{"kind", "ready"}, "Resources by what their condition Ready says: True, False (the spec is refused; what was in force stays) or Unknown (nobody has looked at it yet)."},
+	{"kaas_resource_files_unreadable", KindGauge, nil, "Files of resources that can't be read at present; what they said before stays in force. The log names them."},
+
 	{"kaas_topics", KindGauge, nil, "Topics with data here, internal ones included."},
 	{"kaas_topic_partitions", KindGauge, []string{"topic"}, "Partitions of a topic. Series by topic are those of the first 1,000 topics by name."},
 	{"kaas_topic_records_total", KindCounter, []string{"topic"}, "Offsets given in a topic, its log end offsets together: its rate is records in a second."},
@@ -54,7 +58,7 @@ var Families = []Family{
 	{"kaas_partitions_reopened_total", KindCounter, nil, "Partitions that came back after their disk failed."},
 	{"kaas_log_dir_partitions", KindGauge, []string{"dir"}, "Partitions in a log directory."},
 	{"kaas_log_dir_size_bytes", KindGauge, []string{"dir"}, "Bytes of the segments in a log directory."},
-	{"kaas_log_dir_volume_bytes", KindGauge, []string{"dir"}, "Size of the volume that a log directory lies on."},
+	{"kaas_log_dir_volume_bytes", KindGauge, []string{"dir"}, "Size of the volume that a log directory lies on. With --dev there is one directory, memory, and this is the machine's memory."},
 	{"kaas_log_dir_usable_bytes", KindGauge, []string{"dir"}, "What is left of that volume for the broker."},
 
 	{"kaas_commit_round_seconds", KindHistogram, nil, "Rounds of the group commit: one write and sync of a log directory's journal for all partitions that were appended to meanwhile. Its count is rounds."},

@@ -1,6 +1,7 @@
 package obs
 
 import (
+	"context"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,15 @@ func (l *Limited) Allow(now time.Time) (ok bool, dropped int64) {
 
 // Warn writes a warning if the limit allows one. The arguments are slog's.
 func (l *Limited) Warn(logger *slog.Logger, message string, args ...any) {
+	l.log(logger, slog.LevelWarn, message, args)
+}
+
+// Info is Warn for what is no fault of the broker's.
+func (l *Limited) Info(logger *slog.Logger, message string, args ...any) {
+	l.log(logger, slog.LevelInfo, message, args)
+}
+
+func (l *Limited) log(logger *slog.Logger, level slog.Level, message string, args []any) {
 	ok, dropped := l.Allow(time.Now())
 	if !ok {
 		return
@@ -47,5 +57,5 @@ func (l *Limited) Warn(logger *slog.Logger, message string, args ...any) {
 	if dropped > 0 {
 		args = append(args, slog.Int64("leftOut", dropped))
 	}
-	logger.Warn(message, args...)
+	logger.Log(context.Background(), level, message, args...)
 }

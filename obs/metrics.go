@@ -131,8 +131,32 @@ func (r *Registry) Write(w io.Writer) {
 		}
 	}
 	r.collect(&out)
-	metrics.WriteProcessMetrics(&out)
+	var process bytes.Buffer
+	metrics.WriteProcessMetrics(&process)
+	writeTotals(&out, process.String())
 	_, _ = w.Write(out.Bytes()) // a peer that is gone needs no metrics
+}
+
+// writeTotals writes the library's own series with the names that Prometheus'
+// rules want: a counter ends in _total (go_gc_forced_count does not).
+func writeTotals(out *bytes.Buffer, text string) {
+	renamed := map[string]string{}
+	for line := range strings.Lines(text) {
+		if fields := strings.Fields(line); len(fields) == 4 && fields[1] == "TYPE" && fields[3] == string(KindCounter) && !strings.HasSuffix(fields[2], "_total") {
+			renamed[fields[2]] = strings.TrimSuffix(fields[2], "_count") + "_total"
+		}
+	}
+	for line := range strings.Lines(text) {
+		start := 0
+		if strings.HasPrefix(line, "# ") {
+			start = len("# TYPE ") // and of # HELP
+		}
+		end := start + strings.IndexAny(line[start:], " {\n")
+		if name, ok := renamed[line[start:end]]; ok {
+			line = line[:start] + name + line[end:]
+		}
+		out.WriteString(line)
+	}
 }
 
 // collect writes what the collectors give.

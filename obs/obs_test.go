@@ -71,6 +71,18 @@ func TestLimitedWarnSaysHowManyWereLeftOut(t *testing.T) {
 	}
 }
 
+func TestLimitedInfoIsNoWarning(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	l := Limited{Every: time.Hour}
+	for range 2 {
+		l.Info(NewLogger(&out, true, slog.LevelInfo), "denied", "who", "x")
+	}
+	if text := out.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=INFO msg=denied who=x") {
+		t.Errorf("%q", text)
+	}
+}
+
 func TestLoggerFormats(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -107,6 +119,7 @@ func TestRegistryWritesPrometheusText(t *testing.T) {
 		"# TYPE kaas_log_dir_size_bytes gauge\nkaas_log_dir_size_bytes{dir=\"/a\"} 1.5\nkaas_log_dir_size_bytes{dir=\"/b\\\"\\\\\\n\"} 1.5\n",
 		`kaas_log_dir_partitions{dir="/a"} 3000000` + "\n",
 		"# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes ", "# TYPE go_goroutines gauge\n",
+		"# HELP go_gc_forced_total\n# TYPE go_gc_forced_total counter\ngo_gc_forced_total ",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -123,6 +136,9 @@ func checkText(t *testing.T, text string) {
 		line = strings.TrimSuffix(line, "\n")
 		if name, ok := strings.CutPrefix(line, "# TYPE "); ok {
 			family, kind, _ = strings.Cut(name, " ")
+			if kind == "counter" && !strings.HasSuffix(family, "_total") {
+				t.Errorf("the counter %s does not end in _total", family)
+			}
 			if seen[family] {
 				t.Errorf("%s stands at two places", family)
 			}

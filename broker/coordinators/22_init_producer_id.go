@@ -100,6 +100,7 @@ func (c *Coordinators) checkInitProducerID(r *codec.Request, request *kmsg.InitP
 			return kerr.TransactionalIDAuthorizationFailed
 		}
 	} else if !c.mayWriteIdempotently(r) {
+		auth.Denied(c.authorizer, r.API.Name, r.Session.Principal, r.Session.RemoteHost, auth.OperationIdempotentWrite, auth.ResourceCluster, auth.ClusterName)
 		return kerr.ClusterAuthorizationFailed
 	}
 	switch {
@@ -118,14 +119,14 @@ func (c *Coordinators) checkInitProducerID(r *codec.Request, request *kmsg.InitP
 // mayWriteIdempotently: IdempotentWrite on the cluster, or, since KIP-679, Write
 // on any topic at all, whether it exists or not.
 func (c *Coordinators) mayWriteIdempotently(r *codec.Request) bool {
-	if c.allowed(r, auth.OperationIdempotentWrite, auth.ResourceCluster, auth.ClusterName) {
+	if c.visible(r, auth.OperationIdempotentWrite, auth.ResourceCluster, auth.ClusterName) {
 		return true
 	}
 	if byType, ok := c.authorizer.(auth.ByResourceType); ok {
 		return byType.AuthorizeByResourceType(r.Session.Principal, r.Session.RemoteHost, auth.OperationWrite, auth.ResourceTopic)
 	}
 	for _, topic := range c.images.Load().Topics() {
-		if c.allowed(r, auth.OperationWrite, auth.ResourceTopic, topic.Name) {
+		if c.visible(r, auth.OperationWrite, auth.ResourceTopic, topic.Name) {
 			return true
 		}
 	}

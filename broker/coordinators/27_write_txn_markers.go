@@ -62,7 +62,7 @@ func (c *Coordinators) writeTxnMarkers(r *codec.Request) {
 	if !decodeGroupRequest(r, request) {
 		return
 	}
-	if !c.allowed(r, auth.OperationAlter, auth.ResourceCluster, auth.ClusterName) &&
+	if !c.visible(r, auth.OperationAlter, auth.ResourceCluster, auth.ClusterName) &&
 		!c.allowed(r, auth.OperationClusterAction, auth.ResourceCluster, auth.ClusterName) {
 		response, _ := markersResponse(request, kerr.ClusterAuthorizationFailed.Code)
 		r.Respond(response)

@@ -146,6 +146,11 @@ func (c *Coordinators) topicIDOf(name string) [16]byte {
 
 // allowed asks the authorizer whether the client of r may do operation.
 func (c *Coordinators) allowed(r *codec.Request, operation auth.Operation, resource auth.ResourceType, name string) bool {
+	return c.visible(r, operation, resource, name) || auth.Denied(c.authorizer, r.API.Name, r.Session.Principal, r.Session.RemoteHost, operation, resource, name)
+}
+
+// visible is allowed for what the request does not depend on: a denial is not told.
+func (c *Coordinators) visible(r *codec.Request, operation auth.Operation, resource auth.ResourceType, name string) bool {
 	return c.authorizer.Authorize(r.Session.Principal, r.Session.RemoteHost, operation, resource, name)
 }
 

@@ -135,7 +135,7 @@ func (h *Handlers) topicsToCreate(r *codec.Request, request *kmsg.MetadataReques
 	for i := range request.Topics {
 		name := *request.Topics[i].Topic
 		if image.Topic(name) != nil || meta.ValidateTopicName(name) != nil || slices.Contains(missing, name) ||
-			!h.allowed(r, auth.OperationDescribe, auth.ResourceTopic, name) || !h.mayCreateTopic(r, name) {
+			!h.visible(r, auth.OperationDescribe, auth.ResourceTopic, name) || !h.mayCreateTopic(r, name) {
 			continue
 		}
 		if missing = append(missing, name); len(missing) == limits.AutoCreateTopicsPerRequest {
@@ -147,8 +147,8 @@ func (h *Handlers) topicsToCreate(r *codec.Request, request *kmsg.MetadataReques
 
 // mayCreateTopic: Create on the cluster or on the topic (Kafka asks in this order).
 func (h *Handlers) mayCreateTopic(r *codec.Request, name string) bool {
-	return h.allowed(r, auth.OperationCreate, auth.ResourceCluster, auth.ClusterName) ||
-		h.allowed(r, auth.OperationCreate, auth.ResourceTopic, name)
+	return h.visible(r, auth.OperationCreate, auth.ResourceCluster, auth.ClusterName) ||
+		h.visible(r, auth.OperationCreate, auth.ResourceTopic, name)
 }
 
 // metadataResponse is made of one image: a topic is there with all of its
@@ -161,7 +161,7 @@ func (h *Handlers) metadataResponse(r *codec.Request, request *kmsg.MetadataRequ
 	response.Brokers = h.metadataBrokers(r, image)
 	if request.IncludeClusterAuthorizedOperations {
 		response.AuthorizedOperations = 0
-		if h.allowed(r, auth.OperationDescribe, auth.ResourceCluster, auth.ClusterName) {
+		if h.visible(r, auth.OperationDescribe, auth.ResourceCluster, auth.ClusterName) {
 			response.AuthorizedOperations = h.authorizedOperations(r, auth.ResourceCluster, auth.ClusterName)
 		}
 	}
@@ -196,7 +196,7 @@ func (h *Handlers) metadataBrokers(r *codec.Request, image *meta.Image) []kmsg.M
 func (h *Handlers) metadataOfAll(r *codec.Request, request *kmsg.MetadataRequest, image *meta.Image) []kmsg.MetadataResponseTopic {
 	topics := make([]kmsg.MetadataResponseTopic, 0, len(image.Topics()))
 	for _, topic := range image.Topics() {
-		if h.allowed(r, auth.OperationDescribe, auth.ResourceTopic, topic.Name) {
+		if h.visible(r, auth.OperationDescribe, auth.ResourceTopic, topic.Name) {
 			topics = append(topics, h.metadataOf(r, request, topic))
 		}
 	}
@@ -254,6 +254,7 @@ func (h *Handlers) metadataByName(r *codec.Request, request *kmsg.MetadataReques
 func (h *Handlers) missingTopicError(r *codec.Request, request *kmsg.MetadataRequest, name string) *kerr.Error {
 	switch {
 	case h.Config.AutoCreateTopicsEnable && request.AllowAutoTopicCreation && !h.mayCreateTopic(r, name):
+		auth.Denied(h.Authorizer, r.API.Name, r.Session.Principal, r.Session.RemoteHost, auth.OperationCreate, auth.ResourceTopic, name)
 		return kerr.TopicAuthorizationFailed
 	case meta.ValidateTopicName(name) != nil:
 		return kerr.InvalidTopicException

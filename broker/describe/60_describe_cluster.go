@@ -69,7 +69,7 @@ func (h *Handlers) fillDescribeCluster(r *codec.Request, request *kmsg.DescribeC
 	}
 	if request.IncludeClusterAuthorizedOperations {
 		response.ClusterAuthorizedOperations = 0
-		if h.allowed(r, auth.OperationDescribe, auth.ResourceCluster, auth.ClusterName) {
+		if h.visible(r, auth.OperationDescribe, auth.ResourceCluster, auth.ClusterName) {
 			response.ClusterAuthorizedOperations = h.authorizedOperations(r, auth.ResourceCluster, auth.ClusterName)
 		}
 	}

@@ -96,8 +96,9 @@ func (h *Handlers) describeTopics(r *codec.Request, request *kmsg.DescribeTopicP
 	remaining := max(1, min(request.ResponsePartitionLimit, h.Config.MaxRequestPartitionSizeLimit))
 	var unauthorized []kmsg.DescribeTopicPartitionsResponseTopic
 	for _, name := range names {
-		if !h.allowed(r, auth.OperationDescribe, auth.ResourceTopic, name) {
+		if !h.visible(r, auth.OperationDescribe, auth.ResourceTopic, name) {
 			if len(request.Topics) > 0 {
+				auth.Denied(h.Authorizer, r.API.Name, r.Session.Principal, r.Session.RemoteHost, auth.OperationDescribe, auth.ResourceTopic, name)
 				unauthorized = append(unauthorized, describedTopic(name, kerr.TopicAuthorizationFailed))
 			}
 			continue

@@ -36,9 +36,14 @@ func (h *Handlers) APIs() []codec.API {
 	return []codec.API{h.metadataAPI(), h.describeClusterAPI(), h.describeTopicPartitionsAPI()}
 }
 
-// allowed asks the authorizer for the client of a request.
-func (h *Handlers) allowed(r *codec.Request, operation auth.Operation, resource auth.ResourceType, name string) bool {
+// visible asks the authorizer for the client of a request: whether something is shown.
+func (h *Handlers) visible(r *codec.Request, operation auth.Operation, resource auth.ResourceType, name string) bool {
 	return h.Authorizer.Authorize(r.Session.Principal, r.Session.RemoteHost, operation, resource, name)
+}
+
+// allowed is visible for what the request depends on: a denial is told.
+func (h *Handlers) allowed(r *codec.Request, operation auth.Operation, resource auth.ResourceType, name string) bool {
+	return h.visible(r, operation, resource, name) || auth.Denied(h.Authorizer, r.API.Name, r.Session.Principal, r.Session.RemoteHost, operation, resource, name)
 }
 
 func (h *Handlers) authorizedOperations(r *codec.Request, resource auth.ResourceType, name string) int32 {

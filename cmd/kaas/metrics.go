@@ -2,9 +2,12 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 
+	"kaas/auth"
 	"kaas/codec"
+	"kaas/kube/filestore"
 	"kaas/obs"
 	"kaas/quota"
 )
@@ -77,6 +80,39 @@ func newThrottleMetrics(registry *obs.Registry) func(quota.Kind, time.Duration) 
 		replies[kind].Inc()
 		seconds[kind].Add(throttle.Seconds())
 	}
+}
+
+// newDenialMetrics counts denials and writes what Kafka's authorizer writes of them
+// (its audit line at INFO), at most one line a second.
+func newDenialMetrics(registry *obs.Registry, logger *slog.Logger) func(auth.Denial) {
+	type question struct {
+		op       auth.Operation
+		resource auth.ResourceType
+	}
+	counters := map[question]*obs.Counter{} // not changed any more
+	for _, resource := range []auth.ResourceType{auth.ResourceTopic, auth.ResourceGroup, auth.ResourceCluster, auth.ResourceTransactionalID} {
+		for _, op := range auth.SupportedOperations(resource) {
+			counters[question{op, resource}] = registry.Counter(fmt.Sprintf("kaas_authorization_denied_total{operation=%q,resource_type=%q}", op, resource))
+		}
+	}
+	limited := &obs.Limited{}
+	return func(d auth.Denial) {
+		if c := counters[question{d.Operation, d.Resource}]; c != nil {
+			c.Inc()
+		}
+		limited.Info(logger, "authorization denied", "principal", d.Principal, "operation", d.Operation.String(), "host", d.Host,
+			"resource", d.Pattern(), "request", d.Request)
+	}
+}
+
+// resourceMetrics counts the resources and the files that can't be read.
+func resourceMetrics(registry *obs.Registry, files *filestore.Store) {
+	registry.Collect(func(add obs.Add) {
+		for of, n := range files.Census() {
+			add("kaas_resources", float64(n), string(of.Kind), of.Ready)
+		}
+	})
+	registry.Gauge("kaas_resource_files_unreadable", func() float64 { return float64(files.UnreadableFiles()) })
 }
 
 // RequestRefused implements broker.Metrics.

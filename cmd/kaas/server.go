@@ -173,7 +173,7 @@ func (s *server) startHTTP(context.Context) (err error) {
 func (s *server) startStore(ctx context.Context) (err error) {
 	s.listener = &storeListener{}
 	s.store, err = logstore.Open(ctx, logstore.Options{
-		Dirs: s.config.LogDirs, Logger: s.logger, InMemory: s.config.Dev, Listener: s.listener,
+		Dirs: s.logDirs(), Logger: s.logger, InMemory: s.config.Dev, Listener: s.listener,
 		NumRecoveryThreadsPerDataDir: int(s.config.NumRecoveryThreadsPerDataDir),
 		BrokerID:                     s.config.NodeID,
 		ClusterID:                    s.config.ClusterID,
@@ -191,6 +191,15 @@ func (s *server) startStore(ctx context.Context) (err error) {
 	storeMetrics(s.registry, s.store)
 	s.images.Store(meta.NewImage(s.store.ClusterID(), s.config.NodeID, s.config.NodeID, []meta.BrokerInfo{s.self()}, nil))
 	return nil
+}
+
+// logDirs are where the data is. In dev mode log.dirs says nothing about that, and
+// what is told of directories must not name one that is not there.
+func (s *server) logDirs() []string {
+	if s.config.Dev {
+		return []string{"memory"}
+	}
+	return s.config.LogDirs
 }
 
 // cleanerOptions is the configuration of compaction at this moment.
@@ -225,10 +234,11 @@ func (s *server) startResources(ctx context.Context) error {
 		s.resources = kube.DevStore{}
 		return nil
 	}
-	files, err := filestore.Open(filestore.Options{Dir: filepath.Join(s.config.LogDirs[0], "resources"), Logger: s.logger})
+	files, err := filestore.Open(filestore.Options{Dir: s.resourcesDir(), Logger: s.logger})
 	if err != nil {
 		return err
 	}
+	resourceMetrics(s.registry, files)
 	s.resources = files
 	if s.wrapResources != nil {
 		s.resources = s.wrapResources(files)
@@ -252,6 +262,18 @@ func (s *server) startResources(ctx context.Context) error {
 		return err
 	}
 	return s.startNamedConfigs(ctx)
+}
+
+// resourcesDir is where resources are files; "" in dev mode.
+func (s *server) resourcesDir() string {
+	if s.config.Dev {
+		return ""
+	}
+	dir := filepath.Join(s.config.LogDirs[0], "resources")
+	if absolute, err := filepath.Abs(dir); err == nil {
+		return absolute
+	}
+	return dir
 }
 
 // startNamedConfigs puts the configs of groups and client metrics in force and keeps
@@ -339,7 +361,10 @@ func (s *server) authorizer() auth.Authorizer {
 	if !s.config.EnforcesACLs() {
 		return auth.AllowAll{}
 	}
-	return auth.NewStandardAuthorizer(s.users, s.config.SuperUserList(), s.config.AllowEveryoneIfNoACLFound)
+	return auth.Audited{
+		StandardAuthorizer: auth.NewStandardAuthorizer(s.users, s.config.SuperUserList(), s.config.AllowEveryoneIfNoACLFound),
+		Tell:               newDenialMetrics(s.registry, s.logger),
+	}
 }
 
 // saslMechanisms is how clients log in; nil when no listener asks them to.
@@ -375,6 +400,7 @@ func (s *server) startBroker(ctx context.Context) (err error) {
 	s.admin = admin.New(admin.Options{
 		Authorizer: authorizer, Users: s.users, Quotas: s.quotas,
 		Resources: s.resources, Images: s.images, Config: s.config, Logs: s.store, Logger: s.logger, LogLevel: s.level, DropTopic: s.dropTopic(), Policies: s.policies,
+		ResourcesDir: s.resourcesDir(),
 	})
 	dataPool := admin.NewPool(limits.DataPoolWorkers, limits.DataPoolQueue, s.logger)
 	poolMetrics(s.registry, "admin", int(s.config.AdminWorkers), s.admin.Pool())

@@ -360,6 +360,9 @@ func parseFile(text string) ([]parsedDocument, error) {
 	for i, segment := range segments {
 		object, note, err := parseManifest(segment)
 		if err != nil {
+			if len(segments) > 1 {
+				return nil, fmt.Errorf("document %d: %w; until that is mended, what changed in the other documents of the file is not taken either", i+1, err)
+			}
 			return nil, fmt.Errorf("document %d: %w", i+1, err)
 		}
 		documents[i].note = note
@@ -403,6 +406,7 @@ func (s *Store) refresh(path string) error {
 // +checklocks:s.writeMu
 func (s *Store) settle(now time.Time) time.Duration {
 	s.acceptMoves()
+	s.countUnreadable()
 	owners := s.assignOwners()
 	s.newcomers = s.findNewcomers(owners)
 	for _, key := range sortedKeys(owners) {

@@ -74,6 +74,9 @@ type Store struct {
 	// +checklocks:writeMu
 	batchNames []meta.Object
 
+	// unreadable is the number of files that are broken, as of the last settling.
+	unreadable atomic.Int64
+
 	// admitter decides the status of topics that are created; nil: nobody does.
 	admitter atomic.Pointer[meta.TopicAdmitter]
 
