@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -358,6 +360,13 @@ func TestInternalPartitionsWithTheUnsafeSwitch(t *testing.T) {
 func TestDevModeRefuses(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, harnessOptions{dev: true})
+	var log bytes.Buffer // written before each answer
+	h.admin.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	defer func() {
+		if !strings.Contains(log.String(), "level=INFO") || !strings.Contains(log.String(), "the broker runs with --dev") {
+			t.Errorf("the log does not say why: %q", log.String())
+		}
+	}()
 	h.images.Store(h.images.Load().WithTopics([]*meta.Topic{{Name: "auto", ID: meta.NewUUID(), Partitions: make([]meta.PartitionInfo, 1)}}, nil))
 	refused := func(what string, code int16, message *string) {
 		t.Helper()

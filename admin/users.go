@@ -73,6 +73,20 @@ func (a *Admin) awaitUsers(changed []*meta.KafkaUser) {
 	})
 }
 
+// withoutResource says what to write for a user that admin requests can't make.
+func (a *Admin) withoutResource(user string) string {
+	where := ""
+	if a.ResourcesDir != "" {
+		where = ", for example as a file below " + a.ResourcesDir
+	}
+	resource, spec := meta.UserResourceName(user), "{}"
+	if resource != user {
+		spec = fmt.Sprintf("{userName: %q}", user)
+	}
+	return fmt.Sprintf("no KafkaUser for principal %s%s: admin requests change users and do not make them. Create that resource first%s: "+
+		"{apiVersion: %s, kind: %s, metadata: {name: %s}, spec: %s}", auth.UserPrefix, user, where, meta.APIVersion, meta.KindUser, resource, spec)
+}
+
 // userFailure maps errors about a user's resource; notFound is the code of a user
 // that does not exist.
 func (a *Admin) userFailure(user string, err error, notFound *kerr.Error) *failure {
@@ -83,7 +97,7 @@ func (a *Admin) userFailure(user string, err error, notFound *kerr.Error) *failu
 	case errors.As(err, &known):
 		return known
 	case errors.Is(err, meta.ErrNotFound):
-		return fail(notFound, "no KafkaUser for principal %s%s: create that resource first", auth.UserPrefix, user)
+		return fail(notFound, "%s", a.withoutResource(user))
 	case errors.Is(err, meta.ErrConflict):
 		return fail(kerr.UnknownServerError, "the KafkaUser of %s is changed by others all the time: %s", user, err)
 	}

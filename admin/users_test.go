@@ -375,6 +375,25 @@ func TestScramCredentials(t *testing.T) {
 	}
 }
 
+// The message of a user without a resource is one that helps.
+func TestUserWithoutAResource(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, harnessOptions{overrides: []string{enforce}})
+	h.admin.ResourcesDir = "/data/resources"
+	for user, manifest := range map[string]string{
+		"carol":   "{apiVersion: kaas.io/v1alpha1, kind: KafkaUser, metadata: {name: carol}, spec: {}}",
+		`CN=x"y"`: "{apiVersion: kaas.io/v1alpha1, kind: KafkaUser, metadata: {name: " + meta.UserResourceName(`CN=x"y"`) + `}, spec: {userName: "CN=x\"y\""}}`,
+	} {
+		request := kmsg.NewPtrAlterUserSCRAMCredentialsRequest()
+		request.Upsertions = append(request.Upsertions, upsertion(user, 4096))
+		got := h.call(request, 0).(*kmsg.AlterUserSCRAMCredentialsResponse).Results[0]
+		want := "no KafkaUser for principal User:" + user + ": admin requests change users and do not make them. Create that resource first, for example as a file below /data/resources: " + manifest
+		if got.ErrorCode != kerr.ResourceNotFound.Code || text(got.ErrorMessage) != want {
+			t.Errorf("%d %s", got.ErrorCode, text(got.ErrorMessage))
+		}
+	}
+}
+
 func TestUsersInDevMode(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, harnessOptions{dev: true})
