@@ -71,7 +71,7 @@ func OpenAll(fsys vfs.FS, logger *slog.Logger, paths []string, brokerID int32, w
 
 func (d *Dir) take() error {
 	if err := vfs.MakeDir(d.fs, d.Path); err != nil {
-		return err
+		return fmt.Errorf("log directory %s of log.dirs can't be made: %w", d.Path, err)
 	}
 	lock, err := d.fs.Lock(filepath.Join(d.Path, layout.LockName))
 	var locked *vfs.LockedError

@@ -307,3 +307,33 @@ func TestSecurity(t *testing.T) {
 		t.Error(err, warnings)
 	}
 }
+
+// A value that is no number is told so, with the unit that the number would have.
+func TestWhatIsNoNumberIsTold(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		key   *Key
+		value string
+		want  string
+	}{
+		{BrokerKey("num.partitions"), "abc", "it is not a number"},
+		{BrokerKey("num.partitions"), "1.5", "it is not a whole number"},
+		{BrokerKey("num.partitions"), "0", ""},
+		{BrokerKey("num.partitions"), "3000000000", ""},
+		{BrokerKey("log.retention.hours"), "7d", "it is not a number of hours"},
+		{BrokerKey("log.cleaner.min.cleanable.ratio"), "half", "it is not a number"},
+		{BrokerKey("log.cleaner.min.cleanable.ratio"), "2", ""},
+		{BrokerKey("delete.topic.enable"), "maybe", ""},
+		{TopicKey("retention.ms"), "7d", "it is not a number of milliseconds"},
+		{TopicKey("retention.bytes"), "1GB", "it is not a number of bytes"},
+	} {
+		err := c.key.Validate(c.value)
+		if err == nil {
+			t.Errorf("%s=%s is taken", c.key.Name, c.value)
+			continue
+		}
+		if told := strings.Contains(err.Error(), "("+c.want+")"); told != (c.want != "") || c.want == "" && strings.Contains(err.Error(), "number of") {
+			t.Errorf("%s=%s: %v", c.key.Name, c.value, err)
+		}
+	}
+}

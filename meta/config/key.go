@@ -147,11 +147,34 @@ func (k *Key) bad(value string) error {
 			allowed += fmt.Sprintf(", and at most %d", n)
 		}
 	}
-	e := &ValueError{Key: k.Name, Value: value, Allowed: allowed}
+	e := &ValueError{Key: k.Name, Value: value, Allowed: allowed, Why: k.noNumber(strings.TrimSpace(value))}
 	if k.Standing == Fixed || k.Standing == Refused {
 		e.Why = k.Why // elsewhere it says why the key has no effect, not why the value is bad
 	}
 	return e
+}
+
+// units are the endings of names that say what a number counts, where a value with a
+// unit of its own (7d, 1GB) is a likely slip.
+var units = map[string]string{
+	"ms": "milliseconds", "secs": "seconds", "seconds": "seconds", "minutes": "minutes", "hours": "hours", "bytes": "bytes",
+}
+
+// noNumber says why a value is none that a key of numbers can take; "" when it is.
+func (k *Key) noNumber(value string) string {
+	if integerBits[k.Type] == 0 && k.Type != Double {
+		return ""
+	}
+	if _, err := strconv.ParseFloat(value, 64); err == nil {
+		if _, err := strconv.ParseInt(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) || k.Type == Double {
+			return ""
+		}
+		return "it is not a whole number"
+	}
+	if unit := units[k.Name[strings.LastIndexByte(k.Name, '.')+1:]]; unit != "" {
+		return "it is not a number of " + unit
+	}
+	return "it is not a number"
 }
 
 var integerBits = map[Type]int{Short: 16, Int: 32, Long: 64}
