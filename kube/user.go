@@ -300,6 +300,9 @@ func (r *UserReconciler) reconcilePassword(ctx context.Context, user *meta.Kafka
 	}
 	now := settledUser{user.Metadata.Generation, secret.Metadata.ResourceVersion}
 	if hasKeys && status.PasswordCheck != nil && r.settled[user.Metadata.Name] == now {
+		if before := meta.FindCondition(user.Status.Conditions, meta.ConditionReady); before != nil && before.Status == "True" {
+			status.Conditions = ready("True", before.Reason, before.Message)
+		}
 		return user, nil
 	}
 	password, ok := secret.Value(key)
@@ -308,7 +311,11 @@ func (r *UserReconciler) reconcilePassword(ctx context.Context, user *meta.Kafka
 	}
 	unedited := status.PasswordCheck != nil && status.Secret == name && r.options.Fits(status.PasswordCheck, password)
 	generated := secret.Metadata.Annotations[meta.UserAnnotation] == user.Metadata.Name
-	keep := hasKeys && (unedited || r.options.Fits(keys, password) || status.PasswordCheck == nil && generated)
+	fits := hasKeys && r.options.Fits(keys, password)
+	keep := fits || hasKeys && (unedited || status.PasswordCheck == nil && generated)
+	if keep && !fits {
+		status.Conditions = ready("True", "Reconciled", fmt.Sprintf("the password was set by an admin request; Secret %s still holds another one, which does not log in", name))
+	}
 	if !keep {
 		derived, err := r.options.Derive(password)
 		if err != nil {

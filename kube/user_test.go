@@ -209,6 +209,15 @@ func TestGeneratedPassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// After a password from elsewhere the Secret is one that does not log in, which is said, and said on.
+	if _, err := h.store.Patch(t.Context(), meta.KindUser, "u", []byte(`{"spec":{"authentication":{"scram":{"keys":"other/x"}}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	const stale = "the password was set by an admin request; Secret u still holds another one, which does not log in"
+	h.await("u", "with a Secret that does not fit", func(u *meta.KafkaUser) bool {
+		ready := meta.FindCondition(u.Status.Conditions, meta.ConditionReady)
+		return u.Status.ObservedGeneration == u.Metadata.Generation && ready.Status == "True" && ready.Message == stale
+	})
 	// Keys that are taken out come back from the same password.
 	if _, err := h.store.Patch(t.Context(), meta.KindUser, "u", []byte(`{"spec":{"authentication":{"scram":null}}}`)); err != nil {
 		t.Fatal(err)
