@@ -78,7 +78,7 @@ func refuseList(kind string, raw json.RawMessage) error {
 func manifestJSON(text string) (json.RawMessage, error) {
 	raw, err := sigsyaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
-		return nil, fmt.Errorf("YAML: %w", err)
+		return nil, fmt.Errorf("YAML: %s", strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: "))
 	}
 	switch {
 	case string(raw) == "null":
@@ -175,7 +175,7 @@ func objectFromJSON(kind meta.Kind, raw json.RawMessage) (meta.Object, error) {
 		}
 		object = newObject(kind)
 		if err := decodeJSON(raw, object); err != nil {
-			return nil, fmt.Errorf("%s: %w", kind, err)
+			return nil, fmt.Errorf("%s: %w", kind, meta.ExplainType(raw, err))
 		}
 	}
 	if name := object.Meta().Name; !meta.IsResourceName(name) {

@@ -193,6 +193,12 @@ func mergeNode(mapping *yaml.Node, patch map[string]any) error {
 			}
 			continue
 		}
+		if items, isList := value.([]any); isList && at >= 0 && mapping.Content[at+1].Kind == yaml.SequenceNode {
+			if err := mergeList(mapping.Content[at+1], items); err != nil {
+				return err
+			}
+			continue
+		}
 		raw, err := json.Marshal(mergePatch(nil, value))
 		if err != nil {
 			return err
