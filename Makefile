@@ -11,7 +11,7 @@ RACE := $(foreach d,internal/bufpool internal/delay obs auth quota netio logstor
 # The race detector links against the C library.
 CC_FOUND := $(shell command -v gcc || command -v clang)
 
-.PHONY: build run test race lint generate e2e conformance kubernetes bench profile bench-compare bench-check bench-baseline fuzz-short clean FORCE
+.PHONY: build run test race lint generate e2e conformance kubernetes bench profile bench-compare bench-check bench-baseline fuzz-short nightly clean FORCE
 
 build: kaas
 
