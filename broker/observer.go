@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"kaas/broker/leftover"
@@ -47,6 +48,9 @@ type observer struct {
 	failed map[string]string
 	// loaded: a first complete list has been served.
 	loaded bool
+
+	// unclaimed are the partitions that the start found without a single topic resource. Any goroutine reads it.
+	unclaimed atomic.Int64
 }
 
 // topicCommand creates or drops a topic in dev mode.
@@ -169,7 +173,7 @@ func (o *observer) list(ctx context.Context, ready chan struct{}) (<-chan meta.E
 	}
 	change.finish()
 	if !o.loaded {
-		leftover.SetAside(o.broker.Store, o.broker.Resources, objects, o.log)
+		o.unclaimed.Store(int64(leftover.SetAside(o.broker.Store, o.broker.Resources, objects, o.log)))
 		o.markLoaded(ready)
 	}
 	return events, nil
@@ -240,6 +244,15 @@ func (o *observer) retryFailed() {
 		change.set(o.wanted[name])
 	}
 	change.finish()
+}
+
+// Unclaimed says why not one topic is served though there is data, "" when there is none, or one is.
+func (b *Broker) Unclaimed() string {
+	n := b.observer.unclaimed.Load()
+	if n == 0 || len(b.view.Load().topics) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d partitions on disk and no topic resource: is the log directory with resources/ in log.dirs, and mounted?", n)
 }
 
 // TopicDefaultsChanged makes the topics follow new defaults of the configuration.

@@ -328,8 +328,8 @@ func (c *change) deleteLogs() {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, limits.ObserverEnsureWorkers)
 	for _, t := range c.removed {
-		for i, p := range t.partitions {
-			if p == nil || t.keep {
+		for i := range t.partitions {
+			if t.keep {
 				continue
 			}
 			slots <- struct{}{}

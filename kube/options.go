@@ -23,4 +23,7 @@ type ReconcilerOptions struct {
 	// name. It is asked at the first pass only, for topics whose status has
 	// lost its id, so that an id is never rotated under data. nil: none.
 	ExistingTopicID func(topic string) (meta.UUID, bool)
+	// Accepted is told, before the status says so, that partitions of a topic from
+	// this one on are new and have no data anywhere; more than once, it may be. nil: nobody.
+	Accepted func(id meta.UUID, from int32)
 }

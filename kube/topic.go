@@ -81,6 +81,9 @@ func (r *Reconciler) accept(topic *meta.KafkaTopic, inForce meta.KafkaTopicStatu
 	if err != nil {
 		return inForce, err
 	}
+	if !isNew && count > inForce.PartitionCount {
+		r.accepted(inForce.TopicID, inForce.PartitionCount)
+	}
 	inForce.TopicName, inForce.PartitionCount, inForce.Config = name, count, overrides
 	if len(overrides) == 0 {
 		inForce.Config = nil
@@ -105,7 +108,15 @@ func (r *Reconciler) mint(name string) meta.UUID {
 			return id
 		}
 	}
-	return meta.NewUUID()
+	id := meta.NewUUID()
+	r.accepted(id, 0)
+	return id
+}
+
+func (r *Reconciler) accepted(id meta.UUID, from int32) {
+	if r.options.Accepted != nil {
+		r.options.Accepted(id, from)
+	}
 }
 
 // collision returns the name of a topic in force that name collides with.

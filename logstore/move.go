@@ -418,7 +418,7 @@ func (s *Store) settleMoves() ([]volume.Move, error) {
 	for _, d := range s.dirs {
 		dirs = append(dirs, d.Dir)
 	}
-	unfinished, remove, err := volume.SettleMoves(dirs)
+	unfinished, remove, err := volume.SettleMoves(dirs, s.known.Complete())
 	for _, dir := range remove {
 		s.janitor.remove(dir)
 	}

@@ -82,7 +82,7 @@ func (s *Store) settleJournal(d *logDir, st *volume.State) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, b := range s.broken {
-		if b.dir == d && c.Has(key.Topic, key.Partition) {
+		if b.dir == d && b.st.Journal != nil && c.Has(key.Topic, key.Partition) {
 			log.Error("the commit journal is kept for a partition that can't be recovered, and not used meanwhile", "topic", key.Topic, "partition", key.Partition)
 			d.journal.hold(c)
 			return nil
@@ -117,13 +117,19 @@ func (s *Store) openPartition(d *logDir, key checkpoint.Key, path string, st *vo
 	err := p.recoverFrom(t, st.CleanedTo[key])
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	was := s.broken[key]
 	delete(s.broken, key)
-	if err == nil && s.Get(key.Topic, key.Partition) != nil {
-		err = errors.New("the partition is in two log directories")
+	if other := s.Get(key.Topic, key.Partition); err == nil && other != nil {
+		err = fmt.Errorf("the partition is in %s, too, and is served from neither: move one of them away", other.path())
+		recovered := *st
+		recovered.Journal = nil // what it had is in the files
+		st = &recovered
 	}
 	if err != nil {
 		s.broken[key] = &broken{fmt.Errorf("%s: %w", path, err), d, path, st}
-		s.logger.Error("partition not opened", "dir", path, "error", err)
+		if was == nil || was.err.Error() != s.broken[key].err.Error() { // it is tried again and again
+			s.logger.Error("partition not opened", "dir", path, "error", err)
+		}
 		return
 	}
 	s.publish(key, p)

@@ -45,6 +45,7 @@ type Store struct {
 	logger    *slog.Logger
 	clusterID string
 	dirs      []*logDir
+	known     *volume.Known
 	committer *groupcommit.Committer
 	janitor   *janitor
 	compactor *compactor
@@ -106,7 +107,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.openDirs(); err != nil {
 		return nil, errors.Join(err, s.unlock())
 	}
-	knownIDs, err := s.ids.Open(s.fs, s.dirs[0].path)
+	knownIDs, err := s.ids.Open(s.fs, s.known.Home())
 	if err != nil {
 		return nil, errors.Join(err, s.unlock())
 	}
@@ -185,8 +186,8 @@ func (s *Store) nowMs() int64 { return s.options.Clock().UnixMilli() }
 
 // openDirs locks every directory and agrees on the cluster id.
 func (s *Store) openDirs() error {
-	dirs, clusterID, err := volume.OpenAll(s.fs, s.logger, s.options.Dirs, s.options.BrokerID, s.options.ClusterID)
-	s.clusterID = clusterID
+	dirs, known, clusterID, err := volume.OpenAll(s.fs, s.logger, s.options.Dirs, s.options.BrokerID, s.options.ClusterID)
+	s.known, s.clusterID = known, clusterID
 	for _, d := range dirs {
 		dir := &logDir{Dir: d, path: d.Path, stale: map[checkpoint.Key]bool{}}
 		dir.journal = newCommitJournal(s, dir)
@@ -210,9 +211,17 @@ func (s *Store) ClusterID() string { return s.clusterID }
 func (s *Store) Counters() *Counters { return &s.counters }
 
 // Usage is what the volume of a log directory has and what is left of it.
-func (s *Store) Usage(dir string) (totalBytes, usableBytes int64, err error) { return s.fs.Usage(dir) }
+func (s *Store) Usage(dir string) (totalBytes, usableBytes int64, err error) {
+	if s.known.Unused(dir) {
+		return 0, 0, fmt.Errorf("%s: %w: the log directory is missing", dir, ErrStorage)
+	}
+	return s.fs.Usage(dir)
+}
 
-// Dirs are the log directories.
+// Known are the log directories that partitions may lie in, those that are missing among them.
+func (s *Store) Known() *volume.Known { return s.known }
+
+// Dirs are the log directories, those of log.dirs that are missing among them.
 func (s *Store) Dirs() []string { return s.options.Dirs }
 
 func (s *Store) shard(topic string) *shard {
@@ -334,7 +343,11 @@ func (s *Store) Ensure(topic string, topicID [16]byte, partition int32, c Config
 		return nil, err
 	}
 	defer done()
-	if err := s.mend(key); err != nil {
+	err = s.settleDouble(key, topicID)
+	if err == nil {
+		err = s.mend(key)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s-%d: %w: %w", topic, partition, ErrStorage, err)
 	}
 	if p := s.Get(topic, partition); p != nil {
@@ -374,6 +387,9 @@ func (s *Store) claim(p *Partition, topicID [16]byte, c Config) (*Partition, err
 // create makes the directory durably: first what is in it, then its name in the log directory. A crash leaves no
 // directory, or one without metadata that the next Ensure adopts.
 func (s *Store) create(key checkpoint.Key, topicID [16]byte, c Config) (*Partition, error) {
+	if err := s.known.MayCreate(key, topicID); err != nil {
+		return nil, fmt.Errorf("%s-%d: %w: %w", key.Topic, key.Partition, ErrStorage, err)
+	}
 	d, stale := s.placement(key)
 	placed := true
 	defer func() {
@@ -453,6 +469,7 @@ func (s *Store) Delete(topic string, partition int32) error {
 		return err
 	}
 	defer done()
+	s.known.Forget(key)
 	p := s.Get(topic, partition)
 	if p == nil {
 		return nil
@@ -544,7 +561,7 @@ func (s *Store) skipProducerIDs() {
 	s.mu.Lock()
 	used = used || len(s.broken) > 0
 	s.mu.Unlock()
-	name := filepath.Join(s.dirs[0].path, checkpoint.ProducerIDsName)
+	name := filepath.Join(s.known.Home(), checkpoint.ProducerIDsName)
 	if used {
 		highest = max(highest, s.nowMs()<<10)
 		s.logger.Warn("which producer ids were given out is not known, going on above all", "file", name, "next", highest+1)

@@ -100,6 +100,42 @@ func (s *Store) unstray(key checkpoint.Key, topicID [16]byte, c Config) (*Partit
 	return p, nil
 }
 
+// settleDouble sets aside that of two directories of a partition that is of another topic id: its topic was deleted and made
+// anew while the log directory was missing. Caller: exclusive.
+func (s *Store) settleDouble(key checkpoint.Key, topicID [16]byte) error {
+	s.mu.Lock()
+	b, p := s.broken[key], s.Get(key.Topic, key.Partition)
+	s.mu.Unlock()
+	if b == nil || p == nil {
+		return nil
+	}
+	id, err := checkpoint.ReadPartitionMetadata(s.fs, b.path)
+	if err != nil || (id == topicID) == (p.topicID == topicID) {
+		return nil // mend says what is wrong
+	}
+	other := p
+	if p.topicID == topicID {
+		s.mu.Lock()
+		s.publish(key, nil)
+		s.mu.Unlock()
+		s.openPartition(b.dir, key, b.path, b.st)
+		other = s.Get(key.Topic, key.Partition)
+	}
+	if other != nil {
+		s.logger.Warn("a partition is in two log directories: that of another topic id is set aside", "dir", other.path(), "found", checkpoint.UUIDString(other.topicID), "wanted", checkpoint.UUIDString(topicID))
+		_, err = s.setStray(other)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.topicID == topicID {
+		s.publish(key, p)
+	}
+	if err != nil {
+		s.broken[key] = &broken{err, b.dir, b.path, b.st}
+	}
+	return err
+}
+
 // giveWay removes p, which a crash left empty and without an id when it was made, where there is data of the topic id that
 // was set aside. Caller: exclusive.
 func (s *Store) giveWay(p *Partition, topicID [16]byte) (went bool, err error) {

@@ -57,6 +57,7 @@ var Families = []Family{
 	{"kaas_partitions_moving", KindGauge, nil, "Partitions on their way to another log directory."},
 	{"kaas_partitions_reopened_total", KindCounter, nil, "Partitions that came back after their disk failed."},
 	{"kaas_log_dir_partitions", KindGauge, []string{"dir"}, "Partitions in a log directory."},
+	{"kaas_log_dir_missing", KindGauge, []string{"dir"}, "1 for a log directory that partitions may lie in and that is not there, 0 for the others."},
 	{"kaas_log_dir_size_bytes", KindGauge, []string{"dir"}, "Bytes of the segments in a log directory."},
 	{"kaas_log_dir_volume_bytes", KindGauge, []string{"dir"}, "Size of the volume that a log directory lies on. With --dev there is one directory, memory, and this is the machine's memory."},
 	{"kaas_log_dir_usable_bytes", KindGauge, []string{"dir"}, "What is left of that volume for the broker."},

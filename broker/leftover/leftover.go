@@ -36,19 +36,23 @@ func FinishDeletions(store *logstore.Store, resources meta.ResourceStore, object
 // SetAside runs once, after a list that was read without error: directories
 // whose topic has no resource are renamed and kept. When there is not a single
 // topic resource but there are partitions, the resources are missing rather than
-// the topics deleted, so nothing is touched.
-func SetAside(store *logstore.Store, resources meta.ResourceStore, objects []meta.Object, logger *slog.Logger) {
+// the topics deleted, so nothing is touched and unclaimed is how many there are.
+func SetAside(store *logstore.Store, resources meta.ResourceStore, objects []meta.Object, logger *slog.Logger) (unclaimed int) {
 	if history, ok := resources.(meta.TopicHistory); ok {
 		if n := history.Unreadable(); n > 0 {
 			logger.Warn("no directory without a topic is set aside, since resource files can't be read and may hold their topics", "files", n)
-			return
+			return 0
 		}
 	}
 	if len(objects) == 0 {
-		if n := len(store.All()); n > 0 {
-			logger.Error("there are partitions on disk but no topic resources at all; they are kept as they are and not served. Restore the resources, or move the partition directories away", "partitions", n)
+		n := len(store.All())
+		if n > 0 {
+			logger.Error("there are partitions on disk but no topic resources at all; they are kept as they are and not served. Is the log directory with resources/ in log.dirs, and mounted? Restore the resources, or move the partition directories away", "partitions", n, "resources", store.Known().Resources())
 		}
-		return
+		return n
+	}
+	if err := store.Known().AllAsked(); err != nil {
+		logger.Error("that a log directory is not needed any more could not be noted; the next start tries again", "error", err)
 	}
 	type claim struct {
 		id         meta.UUID
@@ -73,4 +77,5 @@ func SetAside(store *logstore.Store, resources meta.ResourceStore, objects []met
 	if err != nil {
 		logger.Error("directories without a topic could not be set aside; they are not served", "error", err)
 	}
+	return 0
 }

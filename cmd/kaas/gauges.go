@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,6 +49,7 @@ func storeMetrics(registry *obs.Registry, store *logstore.Store) {
 type storeCensus struct {
 	partitions, offline, stalled, moving int
 	dirs                                 []dirCensus
+	missing                              []string
 	topics                               []topicCensus // those with a series
 	topicCount                           int
 }
@@ -70,7 +73,9 @@ func censusOf(store *logstore.Store) (c storeCensus) {
 		dirs[dir] = len(c.dirs)
 		c.dirs = append(c.dirs, dirCensus{dir: dir})
 	}
-	c.offline = len(store.Offline())
+	_, waiting := store.Known().Waiting()
+	c.offline = len(store.Offline()) + waiting
+	c.missing = store.Known().Missing()
 	last := ""
 	for _, p := range store.All() { // by topic
 		c.partitions++
@@ -112,9 +117,19 @@ func (c *storeCensus) add(add obs.Add) {
 		add("kaas_topic_records_total", float64(t.records), t.topic)
 		add("kaas_topic_size_bytes", float64(t.bytes), t.topic)
 	}
+	missing := slices.Clone(c.missing)
 	for _, d := range c.dirs {
 		add("kaas_log_dir_partitions", float64(d.partitions), d.dir)
 		add("kaas_log_dir_size_bytes", float64(d.bytes), d.dir)
+		absent := 0.0
+		if full, err := filepath.Abs(d.dir); err == nil && slices.Contains(missing, full) {
+			missing = slices.DeleteFunc(missing, func(dir string) bool { return dir == full })
+			absent = 1
+		}
+		add("kaas_log_dir_missing", absent, d.dir)
+	}
+	for _, dir := range missing { // no longer in log.dirs
+		add("kaas_log_dir_missing", 1, dir)
 	}
 }
 

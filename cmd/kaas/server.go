@@ -253,6 +253,7 @@ func (s *server) startResources(ctx context.Context) error {
 			return err
 		},
 		ExistingTopicID: s.existingTopicID,
+		Accepted:        func(id meta.UUID, from int32) { s.store.Known().Accepted(id, from) },
 	})
 	if err != nil {
 		return err
@@ -269,7 +270,7 @@ func (s *server) resourcesDir() string {
 	if s.config.Dev {
 		return ""
 	}
-	dir := filepath.Join(s.config.LogDirs[0], "resources")
+	dir := s.store.Known().Resources()
 	if absolute, err := filepath.Abs(dir); err == nil {
 		return absolute
 	}
@@ -418,6 +419,7 @@ func (s *server) startBroker(ctx context.Context) (err error) {
 		s.listener.target.Store(&target)
 	}
 	s.broker.RegisterMetrics(s.registry)
+	s.health.Probe("topics", s.broker.Unclaimed)
 	s.onStop("the broker", func(context.Context) error { s.broker.Close(); return nil })
 	s.onStop("admin requests", s.admin.Close)
 	s.onStop("requests of the data plane's pool", dataPool.Close)
@@ -527,6 +529,9 @@ type storeListener struct {
 func storageFaults(store *logstore.Store) string {
 	const named = 3
 	faults := store.Offline()
+	if why, _ := store.Known().Waiting(); why != "" {
+		faults = append([]string{why}, faults...)
+	}
 	for _, p := range store.Stalled() {
 		faults = append(faults, fmt.Sprintf("%s-%d: the disk of %s does not answer", p.Topic(), p.ID(), p.Dir()))
 	}

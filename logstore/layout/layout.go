@@ -35,13 +35,15 @@ const (
 	// MovedName stands in a directory that is complete and takes the place of another one of the same name. Ours.
 	MovedName     = "kaas-moved"
 	ResourcesName = "resources" // the resource store's directory
+	// KnownDirsName lists the log directories that hold partitions. Ours.
+	KnownDirsName = "kaas-log-directories"
 )
 
 // OwnNames are entries of a log directory that are not partitions and need no remark.
 var OwnNames = map[string]bool{
 	LockName: true, checkpoint.MetaName: true, CleanShutdownName: true, RecoveryPointName: true, LogStartName: true,
 	HighWatermarkName: true, EndStateName: true, checkpoint.ProducerIDsName: true, ResourcesName: true,
-	CleanedToName: true, journal.Names[0]: true, journal.Names[1]: true, "bootstrap.checkpoint": true,
+	CleanedToName: true, journal.Names[0]: true, journal.Names[1]: true, "bootstrap.checkpoint": true, KnownDirsName: true,
 }
 
 // SegmentFile is <dir>/<20 digits><suffix>.

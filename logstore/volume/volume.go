@@ -26,8 +26,21 @@ type Dir struct {
 }
 
 // OpenAll locks every directory, agrees on the cluster id ("": that of the directories, or a new one) and writes
-// meta.properties where it is missing. On an error the directories that are locked already are returned, for Unlock.
-func OpenAll(fsys vfs.FS, logger *slog.Logger, paths []string, brokerID int32, wanted string) (dirs []*Dir, clusterID string, err error) {
+// meta.properties where it is missing, but not where a directory is missing that is known. On an error the directories that
+// are locked already are returned, for Unlock.
+func OpenAll(fsys vfs.FS, logger *slog.Logger, paths []string, brokerID int32, wanted string) (dirs []*Dir, known *Known, clusterID string, err error) {
+	known, paths, err = openKnown(fsys, logger, paths)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	dirs, clusterID, err = openAll(fsys, logger, paths, brokerID, wanted)
+	if err == nil {
+		err = known.settle(dirs)
+	}
+	return dirs, known, clusterID, err
+}
+
+func openAll(fsys vfs.FS, logger *slog.Logger, paths []string, brokerID int32, wanted string) (dirs []*Dir, clusterID string, err error) {
 	metas := make([]checkpoint.MetaProperties, len(paths))
 	clusterID = wanted
 	for i, path := range paths {
@@ -184,8 +197,9 @@ type Move struct {
 }
 
 // SettleMoves brings to an end what moves a stop interrupted: of two directories of one partition the one with the mark is
-// the newer one. A copy that is not complete is unfinished; what it has is removed.
-func SettleMoves(dirs []*Dir) (unfinished []Move, remove []string, err error) {
+// the newer one. A copy that is not complete is unfinished; what it has is removed. complete: no directory is missing, so a
+// mark without an older directory means nothing any more.
+func SettleMoves(dirs []*Dir, complete bool) (unfinished []Move, remove []string, err error) {
 	at := map[string][]*Dir{}
 	for _, d := range dirs {
 		entries, err := d.fs.List(d.Path)
@@ -204,6 +218,9 @@ func SettleMoves(dirs []*Dir) (unfinished []Move, remove []string, err error) {
 		}
 	}
 	for name, in := range at {
+		if len(in) == 1 && !complete {
+			continue // the older one may be in a directory that comes back
+		}
 		if err := settleMove(name, in); err != nil {
 			return nil, nil, err
 		}

@@ -1,0 +1,285 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"kaas/internal/limits"
+	"kaas/internal/vfs"
+	"kaas/logstore/checkpoint"
+	"kaas/logstore/layout"
+)
+
+// Known are the log directories that partitions may lie in, by directory.id, as the file of layout.KnownDirsName says. One
+// that is not there (a disk that is not mounted, an element that is no longer in log.dirs) may hold any partition that is in
+// no other, so none of those is made anew: KIP-858's replica in a directory that is not registered.
+type Known struct {
+	fs     vfs.FS
+	logger *slog.Logger
+	home   string // the log directory with the file, the resources and the producer ids
+
+	mu      sync.Mutex
+	entries []knownDir              // of the file; owner: mu
+	missing []knownDir              // those that are not there; owner: mu
+	unused  map[string]bool         // elements of log.dirs where one of them should be; immutable after open
+	made    map[[16]byte]int32      // topics accepted since the start: the first new partition; only while one is missing; owner: mu
+	waiting map[checkpoint.Key]bool // partitions that were asked for and not made; owner: mu
+}
+
+type knownDir struct{ id, path string }
+
+func (d knownDir) String() string { return fmt.Sprintf("%s (directory.id %s)", d.path, d.id) }
+
+// openKnown finds the home among the elements of log.dirs and tells which of those can be used: an element without
+// meta.properties where a known directory was is an empty mount point rather than a new disk, and is left alone.
+func openKnown(fsys vfs.FS, logger *slog.Logger, paths []string) (k *Known, usable []string, err error) {
+	k = &Known{fs: fsys, logger: logger, unused: map[string]bool{}, made: map[[16]byte]int32{}, waiting: map[checkpoint.Key]bool{}}
+	if k.home, err = findHome(fsys, logger, paths); err != nil {
+		return nil, nil, err
+	}
+	if err := k.read(); err != nil {
+		return nil, nil, err
+	}
+	if len(k.entries) == 0 {
+		return k, paths, nil
+	}
+	present, unformatted := map[string]bool{}, map[string]bool{}
+	for _, path := range paths {
+		m, found, err := checkpoint.ReadMeta(fsys, path)
+		if err != nil {
+			return nil, nil, err
+		}
+		present[m.DirectoryID], unformatted[path] = true, !found
+	}
+	for _, path := range paths {
+		if unformatted[path] && slices.ContainsFunc(k.entries, func(d knownDir) bool { return d.path == absolute(path) && !present[d.id] }) {
+			k.unused[path] = true
+			continue
+		}
+		usable = append(usable, path)
+	}
+	return k, usable, nil
+}
+
+// findHome is the directory with the file, else the first with resources, else the first: the order of log.dirs may change.
+func findHome(fsys vfs.FS, logger *slog.Logger, paths []string) (string, error) {
+	for _, name := range []string{layout.KnownDirsName, layout.ResourcesName} {
+		var homes []string
+		for _, path := range paths {
+			if _, err := fsys.Stat(filepath.Join(path, name)); err == nil {
+				homes = append(homes, path)
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				return "", fmt.Errorf("log directory %s can't be used: %w", path, err)
+			}
+		}
+		if len(homes) > 1 {
+			logger.Error("more than one log directory claims to have the resources; the first is used", "name", name, "dirs", homes)
+		}
+		if len(homes) > 0 {
+			return homes[0], nil
+		}
+	}
+	return paths[0], nil
+}
+
+func absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return path
+}
+
+func (k *Known) file() string { return filepath.Join(k.home, layout.KnownDirsName) }
+
+func (k *Known) read() error {
+	b, err := vfs.ReadFile(k.fs, k.file(), limits.StoreFileBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(b)) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		id, path, ok := strings.Cut(line, " ")
+		if _, err := checkpoint.ParseUUID(id); !ok || err != nil {
+			return fmt.Errorf("%s: %q is no directory.id and path; put the line right, or delete it if that log directory is lost for good", k.file(), line)
+		}
+		k.entries = append(k.entries, knownDir{id, strings.TrimSpace(path)})
+	}
+	return nil
+}
+
+// settle notes the directories that are there, durably, before a partition can be made in one of them, and says which are
+// missing. A broker that never had more than one directory has no file.
+func (k *Known) settle(dirs []*Dir) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before := slices.Clone(k.entries)
+	present := map[string]bool{}
+	for _, d := range dirs {
+		present[d.ID] = true
+		entry := knownDir{d.ID, absolute(d.Path)}
+		at := slices.IndexFunc(k.entries, func(e knownDir) bool { return e.id == d.ID })
+		if at < 0 {
+			k.entries = append(k.entries, entry)
+		} else {
+			k.entries[at] = entry
+		}
+	}
+	for _, e := range k.entries {
+		if !present[e.id] {
+			k.missing = append(k.missing, e)
+			k.logger.Error("a log directory is missing: partitions that are in no other are offline until it is back", "dir", e.path, "directoryId", e.id, "do", k.advice())
+		}
+	}
+	if len(k.entries) < 2 && len(before) == 0 || slices.Equal(before, k.entries) {
+		return nil
+	}
+	return k.write(k.entries)
+}
+
+func (k *Known) advice() string {
+	return "mount it, or name it in log.dirs again, and restart; only if it is lost for good, with its records: stop, delete its line in " + k.file() + ", start"
+}
+
+// write replaces the file.
+func (k *Known) write(entries []knownDir) error {
+	var b strings.Builder
+	b.WriteString("# Log directories that hold partitions: directory.id and path. What is in none that is there waits for those that are not.\n" +
+		"# Only if one is lost for good, with its records: stop the broker, delete its line, start.\n")
+	for _, e := range entries {
+		fmt.Fprintf(&b, "%s %s\n", e.id, e.path)
+	}
+	return vfs.WriteFileAtomic(k.fs, k.file(), k.home, []byte(b.String()))
+}
+
+// Home is the log directory that holds what belongs to no partition: resources, producer ids.
+func (k *Known) Home() string { return k.home }
+
+// Resources is the directory of the resource store.
+func (k *Known) Resources() string { return filepath.Join(k.home, layout.ResourcesName) }
+
+// Unused says that an element of log.dirs is not used because a known directory is missing there.
+func (k *Known) Unused(path string) bool { return k.unused[path] }
+
+// Complete says that no directory is missing.
+func (k *Known) Complete() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.missing) == 0
+}
+
+// Missing are the paths of those that are.
+func (k *Known) Missing() (paths []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, d := range k.missing {
+		paths = append(paths, d.path)
+	}
+	return paths
+}
+
+// Accepted says that partitions of a topic, from this one on, are new: they lie in no directory yet.
+func (k *Known) Accepted(topicID [16]byte, from int32) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.missing) == 0 {
+		return
+	}
+	if first, ok := k.made[topicID]; !ok || from < first {
+		k.made[topicID] = from
+	}
+}
+
+// MayCreate is nil when the partition, which is in no directory that is there, can be in none that is missing.
+func (k *Known) MayCreate(key checkpoint.Key, topicID [16]byte) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.missing) == 0 {
+		return nil
+	}
+	if first, ok := k.made[topicID]; ok && key.Partition >= first {
+		delete(k.waiting, key) // of an earlier topic of the name
+		return nil
+	}
+	k.waiting[key] = true
+	return fmt.Errorf("it waits for the log directory %s, which is missing", k.names())
+}
+
+// names are the missing directories. Caller: mu.
+func (k *Known) names() string {
+	var names []string
+	for _, d := range k.missing {
+		names = append(names, d.String())
+	}
+	return strings.Join(names, " or ")
+}
+
+// Forget says that nobody asks for a partition any more.
+func (k *Known) Forget(key checkpoint.Key) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.waiting, key)
+}
+
+// Waiting says what is missed, by whom and what to do, "" when nobody waits, and how many partitions wait.
+func (k *Known) Waiting() (why string, partitions int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.waiting) == 0 {
+		return "", 0
+	}
+	return fmt.Sprintf("log directory %s is missing and %d partitions of %s wait for it: %s", k.names(), len(k.waiting), k.topics(), k.advice()), len(k.waiting)
+}
+
+// topics are the names of some that wait. Caller: mu.
+func (k *Known) topics() string {
+	seen := map[string]bool{}
+	for key := range k.waiting {
+		seen[key.Topic] = true
+	}
+	names := make([]string, 0, len(seen))
+	for name := range seen {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	const named = 10
+	if more := len(names) - named; more > 0 {
+		names = append(names[:named:named], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// AllAsked is called when every partition of every topic has been asked for: a missing directory that nobody waits for was
+// emptied before it was taken out, and is forgotten. What is missed otherwise is said once. Caller: who calls MayCreate.
+func (k *Known) AllAsked() error {
+	k.mu.Lock()
+	missing, left := k.missing, slices.DeleteFunc(slices.Clone(k.entries), func(e knownDir) bool { return slices.Contains(k.missing, e) })
+	if n := len(k.waiting); n > 0 {
+		defer k.mu.Unlock()
+		k.logger.Error("partitions are offline, because a log directory is missing", "dirs", k.names(), "partitions", n, "topics", k.topics(), "do", k.advice())
+		return nil
+	}
+	k.mu.Unlock()
+	if len(missing) == 0 {
+		return nil
+	}
+	if err := k.write(left); err != nil { // not under mu: /readyz does not wait for a disk
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.logger.Info("a log directory is missing and no partition was in it: it is forgotten", "dirs", k.names())
+	k.entries, k.missing = left, nil
+	return nil
+}
