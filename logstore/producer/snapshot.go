@@ -77,33 +77,43 @@ func (n *Snapshot) Encode(lock sync.Locker) []byte {
 		return n.encoded
 	}
 	b := make([]byte, snapshotHeaderBytes, snapshotHeaderBytes+s.lenLocked(lock)*snapshotEntryBytes)
-	add := func(id int64, e *entry) { // lock is held
-		for _, later := range s.snapshots {
-			if x, is := later.saved[id]; is {
-				if x.known {
-					b = append(b, x.bytes[:]...)
-				}
-				return
-			}
-		}
-		if e != nil {
-			b = e.encode(b, id)
-		}
-	}
-	s.inParts(lock, add)
+	s.inParts(lock, func(id int64, e *entry) { b = s.appendSaved(b, id, e) })
+	b = n.endLocked(lock, b)
+	n.encoded, n.states, n.saved, n.gone = finishSnapshot(b), nil, nil, nil
+	return n.encoded
+}
+
+// endLocked adds what was forgotten since the snapshot was taken, which ends with this.
+func (n *Snapshot) endLocked(lock sync.Locker, b []byte) []byte {
+	s := n.states
 	lock.Lock()
+	defer lock.Unlock()
 	if s.snapshots[0] != n {
 		panic("producer: snapshots are encoded in the order in which they were taken")
 	}
 	for _, later := range s.snapshots {
 		for _, id := range later.gone {
-			add(id, s.byID[id])
+			b = s.appendSaved(b, id, s.byID[id])
 		}
 	}
 	s.snapshots = slices.Delete(s.snapshots, 0, 1)
-	lock.Unlock()
-	n.encoded, n.states, n.saved, n.gone = finishSnapshot(b), nil, nil, nil
-	return n.encoded
+	return b
+}
+
+// appendSaved appends the entry as the oldest snapshot has it. The lock of the states is held.
+func (s *States) appendSaved(b []byte, id int64, e *entry) []byte {
+	for _, later := range s.snapshots {
+		if x, is := later.saved[id]; is {
+			if x.known {
+				b = append(b, x.bytes[:]...)
+			}
+			return b
+		}
+	}
+	if e != nil {
+		b = e.encode(b, id)
+	}
+	return b
 }
 
 func (s *States) lenLocked(lock sync.Locker) int {
