@@ -14,8 +14,8 @@ import (
 // DescribeClientQuotas, key 48, v0 to v1.
 //
 // The one axis is the user: a name, or all that have a quota (ANY, and a filter
-// without components). What is in force is told: the runtime override, else the
-// user's resource. The default user, client ids and addresses have no quotas, so
+// without components). What is in force is told: the override, else spec.quotas of
+// the user's resource. The default user, client ids and addresses have no quotas, so
 // filters for them find nothing; other types are UNSUPPORTED_VERSION. Without authentication nobody has quotas.
 //
 //	v1     flexible
@@ -122,7 +122,7 @@ func (a *Admin) quotaUsers(request *kmsg.DescribeClientQuotasRequest) ([]string,
 	}
 	users := a.Quotas.Overridden()
 	for _, account := range a.Users.Accounts() {
-		if len(account.Quotas) > 0 {
+		if len(account.QuotasInForce()) > 0 {
 			users = append(users, account.Name)
 		}
 	}

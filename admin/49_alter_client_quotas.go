@@ -1,6 +1,9 @@
 package admin
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"math"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -8,22 +11,25 @@ import (
 
 	"kaas/auth"
 	"kaas/codec"
+	"kaas/meta"
 	"kaas/quota"
 )
 
 // AlterClientQuotas, key 49, v0 to v1.
 //
-// The changes of an entry are merged onto what is in force for its user and become
-// a runtime override: at once, on live connections, in this process only, until it
-// ends. What lasts is spec.quotas of the KafkaUser. An override that loses its last
-// key ends, and the resource counts again. Without authentication: 35.
+// The changes of an entry are merged onto what is in force for its user and become an
+// override of spec.quotas, which stands in the KafkaUser as an annotation
+// (meta.QuotaOverrideAnnotation): one patch for each user, and the answer comes when it
+// is in force. An override that loses its last key ends, and spec.quotas counts again.
+// Quotas of a user without a KafkaUser are this process's and end with it. Without
+// authentication: 35.
 //
 //	v1     flexible
 func (a *Admin) alterClientQuotasAPI() codec.API {
 	return codec.API{
 		Key: 49, Name: "AlterClientQuotas", MinVersion: 0, MaxVersion: 1, Class: codec.Pool,
 		Handle: a.alterClientQuotas, Refuse: refuseAlterClientQuotas,
-		Note: "a runtime override of one user; lasting quotas stand in the KafkaUser",
+		Note: "of one user; stands in its KafkaUser, over spec.quotas",
 	}
 }
 
@@ -33,12 +39,12 @@ func refuseAlterClientQuotas(r *codec.Request, errorCode int16, throttleMs int32
 		r.Fail(err)
 		return
 	}
-	respondAlterQuotas(r, request, throttleMs, func(*kmsg.AlterClientQuotasRequestEntry) *failure {
+	respondAlterQuotas(r, request, throttleMs, func(int) *failure {
 		return &failure{code: kerr.TypedErrorForCode(errorCode)}
 	})
 }
 
-func respondAlterQuotas(r *codec.Request, request *kmsg.AlterClientQuotasRequest, throttleMs int32, do func(*kmsg.AlterClientQuotasRequestEntry) *failure) {
+func respondAlterQuotas(r *codec.Request, request *kmsg.AlterClientQuotasRequest, throttleMs int32, problemOf func(entry int) *failure) {
 	response := request.ResponseKind().(*kmsg.AlterClientQuotasResponse)
 	response.ThrottleMillis = throttleMs
 	for i := range request.Entries {
@@ -48,7 +54,7 @@ func respondAlterQuotas(r *codec.Request, request *kmsg.AlterClientQuotasRequest
 			entity.Type, entity.Name = of.Type, of.Name
 			entry.Entity = append(entry.Entity, entity)
 		}
-		if problem := do(&request.Entries[i]); problem != nil {
+		if problem := problemOf(i); problem != nil {
 			entry.ErrorCode, entry.ErrorMessage = problem.code.Code, &problem.message
 		}
 		response.Entries = append(response.Entries, entry)
@@ -71,38 +77,94 @@ func (a *Admin) alterClientQuotas(r *codec.Request) {
 			}
 		}
 	}
-	respondAlterQuotas(r, request, 0, func(entry *kmsg.AlterClientQuotasRequestEntry) *failure {
+	problems := make([]*failure, len(request.Entries))
+	var changed []*meta.KafkaUser
+	for i := range request.Entries {
+		entry := &request.Entries[i]
 		switch {
 		case !allowed:
-			return fail(kerr.ClusterAuthorizationFailed, clusterDenied)
+			problems[i] = fail(kerr.ClusterAuthorizationFailed, clusterDenied)
 		case a.Quotas == nil:
-			return fail(kerr.UnsupportedVersion, "Quotas are those of users, and no listener of this broker authenticates any.")
+			problems[i] = fail(kerr.UnsupportedVersion, "Quotas are those of users, and no listener of this broker authenticates any.")
 		case len(entry.Entity) != 1 || entry.Entity[0].Type != quotaEntityUser || entry.Entity[0].Name == nil || *entry.Entity[0].Name == "":
-			return fail(kerr.InvalidRequest, "Only one user, by its name, can have quotas; the default user, client ids and addresses can't yet.")
+			problems[i] = fail(kerr.InvalidRequest, "Only one user, by its name, can have quotas; the default user, client ids and addresses can't yet.")
 		case times[*entry.Entity[0].Name] > 1:
-			return fail(kerr.InvalidRequest, "User %s occurs more than once in the request.", *entry.Entity[0].Name)
+			problems[i] = fail(kerr.InvalidRequest, "User %s occurs more than once in the request.", *entry.Entity[0].Name)
+		default:
+			var stored *meta.KafkaUser
+			if stored, problems[i] = a.alterQuotas(*entry.Entity[0].Name, entry.Ops, request.ValidateOnly); stored != nil {
+				changed = append(changed, stored)
+			}
 		}
-		return a.alterQuota(*entry.Entity[0].Name, entry.Ops, request.ValidateOnly)
-	})
+	}
+	a.awaitUsers(changed)
+	respondAlterQuotas(r, request, 0, func(entry int) *failure { return problems[entry] })
 }
 
-func (a *Admin) alterQuota(user string, ops []kmsg.AlterClientQuotasRequestEntryOp, validateOnly bool) *failure {
+// alterQuotas changes the override of a user, all or nothing. It returns the resource
+// that was written, if there is one.
+func (a *Admin) alterQuotas(user string, ops []kmsg.AlterClientQuotasRequestEntryOp, validateOnly bool) (*meta.KafkaUser, *failure) {
 	changes := make(map[string]*float64, len(ops))
 	for i := range ops {
 		op := &ops[i]
 		if _, twice := changes[op.Key]; twice {
-			return fail(kerr.InvalidRequest, "Duplicate quota key %s", op.Key)
+			return nil, fail(kerr.InvalidRequest, "Duplicate quota key %s", op.Key)
 		}
 		if problem := checkQuota(op); problem != nil {
-			return problem
+			return nil, problem
 		}
 		changes[op.Key] = &op.Value
 		if op.Remove {
 			changes[op.Key] = nil
 		}
 	}
-	if !validateOnly && !a.Quotas.Override(user, changes) {
-		return fail(kerr.ThrottlingQuotaExceeded, "Too many users have runtime quotas; write them into the KafkaUsers.")
+	if validateOnly || len(changes) == 0 {
+		return nil, nil
+	}
+	stored, err := a.rewriteUser(user, func(ctx context.Context, resource *meta.KafkaUser) (meta.Object, error) {
+		patch, err := a.quotaPatch(resource, changes)
+		if err != nil {
+			return nil, err
+		}
+		return a.Resources.Patch(ctx, meta.KindUser, resource.Metadata.Name, patch)
+	})
+	if errors.Is(err, meta.ErrNotFound) {
+		return nil, a.alterQuotasInMemory(user, changes)
+	}
+	return stored, a.userFailure(user, err, kerr.UnknownServerError)
+}
+
+// quotaPatch is a JSON merge patch that merges changes onto the quotas which a resource
+// puts into force. What can't be read there is replaced by what is in force.
+func (a *Admin) quotaPatch(resource *meta.KafkaUser, changes map[string]*float64) ([]byte, error) {
+	base, override, err := auth.ParseQuotas(resource)
+	switch {
+	case err != nil:
+		base = a.Quotas.Effective(resource.KafkaName())
+	case override != nil:
+		base = override
+	}
+	var annotation any // null: the override ends
+	if next := quota.Merge(base, changes); len(next) > 0 {
+		annotation = auth.FormatQuotaOverride(next)
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": resource.Metadata.ResourceVersion,
+		"annotations":     map[string]any{meta.QuotaOverrideAnnotation: annotation},
+	}})
+}
+
+// alterQuotasInMemory: there is no resource to keep the quotas of a user in.
+func (a *Admin) alterQuotasInMemory(user string, changes map[string]*float64) *failure {
+	err := a.Quotas.Override(user, changes)
+	switch {
+	case errors.Is(err, quota.ErrTooManyOverrides):
+		return fail(kerr.ThrottlingQuotaExceeded, "Too many users without a KafkaUser have quotas; create KafkaUsers.")
+	case err != nil:
+		return fail(kerr.UnknownServerError, "The KafkaUser of %s is just being created, renamed or removed; try again.", user)
+	}
+	if len(a.Quotas.Effective(user)) > 0 {
+		a.Logger.Warn("quotas of a user without a KafkaUser were set: they are in force, and lost when this process ends. To keep them, create a KafkaUser of that name (with spec.userName when the name is no resource name) and set them again, or write them into its spec.quotas", "user", user)
 	}
 	return nil
 }

@@ -152,20 +152,23 @@ func newHarness(t testing.TB, o harnessOptions) *harness {
 	}
 	options.Resources = h.store
 	if !o.dev {
-		users, err := auth.StartDirectory(t.Context(), auth.DirectoryOptions{Store: h.store, Logger: logger})
+		directory := auth.DirectoryOptions{Store: h.store, Logger: logger}
+		if o.quotas {
+			// Nobody asks before the directory is there.
+			options.Quotas = quota.NewManager(func(user string) (map[string]float64, bool) {
+				if account := h.admin.Users.Account(user); account != nil {
+					return account.QuotasInForce(), true
+				}
+				return nil, false
+			})
+			directory.Changed = options.Quotas.Refresh
+		}
+		users, err := auth.StartDirectory(t.Context(), directory)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(users.Close)
 		options.Users = users
-		if o.quotas {
-			options.Quotas = quota.NewManager(func(user string) map[string]float64 {
-				if account := users.Account(user); account != nil {
-					return account.Quotas
-				}
-				return nil
-			})
-		}
 	}
 	if o.wrap != nil {
 		options.Resources = o.wrap(h.store)

@@ -1,15 +1,19 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"kaas/auth"
+	"kaas/internal/limits"
 	"kaas/meta"
+	"kaas/quota"
 )
 
 // quotaChange is one entry of AlterClientQuotas; NaN removes a key.
@@ -107,6 +111,164 @@ func TestClientQuotas(t *testing.T) {
 			t.Error(got)
 		}
 		expect("alice producer_byte_rate=1000 request_percentage=12.5") // the resource counts again
+	}
+}
+
+// override is the annotation of a user's resource, and how often that was written.
+func (h *harness) override(user string) (annotation string, there bool, version string) {
+	h.t.Helper()
+	object, err := h.store.Get(h.t.Context(), meta.KindUser, user)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	annotation, there = object.Meta().Annotations[meta.QuotaOverrideAnnotation]
+	return annotation, there, object.Meta().ResourceVersion
+}
+
+// patchUser does what an edit of the file does, and waits until it is in force.
+func (h *harness) patchUser(user, patch string) {
+	h.t.Helper()
+	stored, err := h.store.Patch(h.t.Context(), meta.KindUser, user, []byte(patch))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := h.admin.Users.Await(h.t.Context(), stored.(*meta.KafkaUser)); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// TestQuotaOverrideStandsInTheResource: what AlterClientQuotas sets is an annotation,
+// written once for each change, in force with the answer, and there for hands to edit.
+func TestQuotaOverrideStandsInTheResource(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, harnessOptions{quotas: true})
+	h.mustCreateUser("alice", "")
+	h.patchUser("alice", `{"metadata":{"annotations":{"mine":"stays"}},"spec":{"quotas":{"producerMaxByteRatePerBroker":1000,"consumerMaxByteRatePerBroker":0.5}}}`)
+	client := h.admin.Quotas.Client("alice") // of a live connection
+	remove := math.NaN()
+	expect := func(annotation, inForce string) {
+		t.Helper()
+		got, there, _ := h.override("alice")
+		if got != annotation || there != (annotation != "") {
+			t.Errorf("the annotation is %q (%v), want %q", got, there, annotation)
+		}
+		if code, got := h.describeQuotas(1, "user=alice"); code != 0 || got != inForce {
+			t.Errorf("in force is %q, want %q", got, inForce)
+		}
+	}
+	alter := func(changes map[string]float64) {
+		t.Helper()
+		if got := h.alterQuotas(1, false, quotaChange("alice", changes)); !equalCodes(got, 0) {
+			t.Error(got)
+		}
+	}
+	_, _, before := h.override("alice")
+	h.alterQuotas(1, true, quotaChange("alice", map[string]float64{"producer_byte_rate": 1}))
+	alter(nil)
+	if _, _, after := h.override("alice"); after != before {
+		t.Error("what changes nothing was written")
+	}
+	alter(map[string]float64{"request_percentage": 12.5, "producer_byte_rate": 1 << 40})
+	expect("consumer_byte_rate=0.5,producer_byte_rate=1099511627776,request_percentage=12.5", "alice consumer_byte_rate=0.5 producer_byte_rate=1.099511627776e+12 request_percentage=12.5")
+	if !client.Counts(quota.Request) {
+		t.Error("the answer came before the override was in force")
+	}
+	_, _, before = h.override("alice")
+	alter(map[string]float64{"request_percentage": 12.5})
+	if _, _, after := h.override("alice"); after != before {
+		t.Error("what is there was written again")
+	}
+	// One entry that is refused changes nothing of its user.
+	refused := quotaChange("alice", map[string]float64{"consumer_byte_rate": remove})
+	refused.Ops = append(refused.Ops, kmsg.AlterClientQuotasRequestEntryOp{Key: "producer_byte_rate", Value: -1})
+	if got := h.alterQuotas(1, false, refused); !equalCodes(got, 42) {
+		t.Error(got)
+	}
+	h.patchUser("alice", `{"spec":{"quotas":{"producerMaxByteRatePerBroker":3}}}`) // shadowed
+	expect("consumer_byte_rate=0.5,producer_byte_rate=1099511627776,request_percentage=12.5", "alice consumer_byte_rate=0.5 producer_byte_rate=1.099511627776e+12 request_percentage=12.5")
+	h.patchUser("alice", `{"metadata":{"annotations":{"`+meta.QuotaOverrideAnnotation+`":" consumer_byte_rate = 7 "}}}`) // by hand
+	expect(" consumer_byte_rate = 7 ", "alice consumer_byte_rate=7")
+	h.patchUser("alice", `{"metadata":{"annotations":{"`+meta.QuotaOverrideAnnotation+`":"consumer_byte_rate=many"}}}`)
+	expect("consumer_byte_rate=many", "alice consumer_byte_rate=7") // the last good state
+	alter(map[string]float64{"request_percentage": 5})
+	expect("consumer_byte_rate=7,request_percentage=5", "alice consumer_byte_rate=7 request_percentage=5")
+	h.patchUser("alice", `{"metadata":{"annotations":{"`+meta.QuotaOverrideAnnotation+`":null}}}`) // by hand
+	expect("", "alice consumer_byte_rate=0.5 producer_byte_rate=3")
+	alter(map[string]float64{"request_percentage": 5, "consumer_byte_rate": remove})
+	alter(map[string]float64{"request_percentage": remove, "producer_byte_rate": remove})
+	expect("", "alice consumer_byte_rate=0.5 producer_byte_rate=3")
+	if object, err := h.store.Get(t.Context(), meta.KindUser, "alice"); err != nil || object.Meta().Annotations["mine"] != "stays" {
+		t.Errorf("%+v, %v", object, err)
+	}
+	// Who comes after the user starts without.
+	alter(map[string]float64{"request_percentage": 5})
+	if err := h.store.Delete(t.Context(), meta.KindUser, "alice", ""); err != nil {
+		t.Fatal(err)
+	}
+	h.mustCreateUser("alice", "")
+	expect("", "")
+	if client.Counts(quota.Request) {
+		t.Error("the quota outlives its user")
+	}
+}
+
+// TestQuotasWithoutAResource last until the user gets one.
+func TestQuotasWithoutAResource(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, harnessOptions{quotas: true})
+	if got := h.alterQuotas(1, false, quotaChange("bob", map[string]float64{"request_percentage": 5})); !equalCodes(got, 0) {
+		t.Error(got)
+	}
+	if _, got := h.describeQuotas(1); got != "bob request_percentage=5" {
+		t.Error(got)
+	}
+	h.mustCreateUser("bob", "")
+	if _, got := h.describeQuotas(1); got != "" {
+		t.Error(got)
+	}
+}
+
+// contendedUsers lets somebody else write before each patch of a user, some times.
+type contendedUsers struct {
+	meta.ResourceStore
+	times atomic.Int32
+	err   error // instead of every patch
+}
+
+func (c *contendedUsers) Patch(ctx context.Context, kind meta.Kind, name string, patch []byte) (meta.Object, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	if n := c.times.Add(-1); n >= 0 {
+		if _, err := c.ResourceStore.Patch(ctx, kind, name, []byte(fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}}}`, n))); err != nil {
+			return nil, err
+		}
+	}
+	return c.ResourceStore.Patch(ctx, kind, name, patch)
+}
+
+func TestQuotaPatchesAreRepeated(t *testing.T) {
+	t.Parallel()
+	store := &contendedUsers{}
+	h := newHarness(t, harnessOptions{quotas: true, wrap: func(inner meta.ResourceStore) meta.ResourceStore {
+		store.ResourceStore = inner
+		return store
+	}})
+	h.mustCreateUser("alice", "")
+	for times, want := range map[int32]int16{3: 0, limits.AdminConflictRetries + 5: -1} {
+		store.times.Store(times)
+		if got := h.alterQuotas(1, false, quotaChange("alice", map[string]float64{"request_percentage": float64(times)})); !equalCodes(got, want) {
+			t.Errorf("%d conflicts: %v, want %d", times, got, want)
+		}
+	}
+	if got, _, _ := h.override("alice"); got != "request_percentage=3" {
+		t.Error(got)
+	}
+	for err, want := range map[error]int16{meta.ErrForbidden: 31, &meta.DeniedError{Message: "no"}: 44, meta.ErrInvalid: 42, meta.ErrUnavailable: -1} {
+		store.err = err
+		if got := h.alterQuotas(1, false, quotaChange("alice", map[string]float64{"request_percentage": 1})); !equalCodes(got, want) {
+			t.Errorf("%v: %v, want %d", err, got, want)
+		}
 	}
 }
 

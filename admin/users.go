@@ -32,25 +32,29 @@ func (a *Admin) findUser(ctx context.Context, user string) (*meta.KafkaUser, err
 }
 
 // changeUser changes a user's resource by one update with the resourceVersion that
-// was read, and does it again when somebody else was faster. It returns what is
-// stored then.
+// was read, see rewriteUser.
 func (a *Admin) changeUser(user string, change func(*meta.KafkaUser) (changed bool, err error)) (*meta.KafkaUser, error) {
+	return a.rewriteUser(user, func(ctx context.Context, resource *meta.KafkaUser) (meta.Object, error) {
+		changed, err := change(resource)
+		if err != nil || !changed {
+			return resource, err
+		}
+		return a.Resources.Update(ctx, resource)
+	})
+}
+
+// rewriteUser reads a user's resource and writes it, and does it again when somebody
+// else was faster. It returns what is stored then.
+func (a *Admin) rewriteUser(user string, write func(context.Context, *meta.KafkaUser) (meta.Object, error)) (*meta.KafkaUser, error) {
 	ctx := a.pool.ctx
 	for attempt := 1; ; attempt++ {
 		resource, err := a.findUser(ctx, user)
 		if err != nil {
 			return nil, err
 		}
-		changed, err := change(resource)
-		if err != nil || !changed {
-			return resource, err
-		}
-		stored, err := a.Resources.Update(ctx, resource)
-		if err == nil {
-			return stored.(*meta.KafkaUser), nil
-		}
+		stored, err := asResource[*meta.KafkaUser](write(ctx, resource))
 		if !errors.Is(err, meta.ErrConflict) || attempt == limits.AdminConflictRetries {
-			return nil, err
+			return stored, err
 		}
 	}
 }

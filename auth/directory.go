@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,16 @@ type Account struct {
 	Resource string // metadata.name
 	rules    *rules
 	bindings int // operations of all ACLs
+}
+
+// withOverride is the account with that quota override.
+func (a *Account) withOverride(override map[string]float64) *Account {
+	if a.QuotaOverride == nil && override == nil {
+		return a
+	}
+	user, account := *a.User, *a
+	user.QuotaOverride, account.User = override, &user
+	return &account
 }
 
 // newAccount compiles a user.
@@ -75,9 +86,36 @@ type DirectoryOptions struct {
 	Changed func()
 }
 
+// observation is a version of a resource. Its generation counts edits of spec only, so
+// the annotation that is read, too, and the version stand beside it.
 type observation struct {
-	uid        string
-	generation int64
+	uid             string
+	generation      int64
+	override        string // after a "=" when there is one, which may be empty
+	resourceVersion string
+}
+
+func observe(m *meta.ObjectMeta) observation {
+	override, there := m.Annotations[meta.QuotaOverrideAnnotation]
+	if there {
+		override = "=" + override
+	}
+	return observation{m.UID, m.Generation, override, m.ResourceVersion}
+}
+
+// shows says that what is wanted is seen, or something later: of another uid that is
+// whatever is not older, as the one whose name the wanted one got is.
+func (o observation) shows(wanted observation) bool {
+	have, err := strconv.ParseUint(o.resourceVersion, 10, 64)
+	want, wantErr := strconv.ParseUint(wanted.resourceVersion, 10, 64)
+	ordered := err == nil && wantErr == nil
+	switch {
+	case o.uid != wanted.uid:
+		return !ordered || have >= want
+	case o.generation != wanted.generation:
+		return o.generation > wanted.generation
+	}
+	return o.override == wanted.override || ordered && have >= want
 }
 
 // entry is one resource.
@@ -86,7 +124,6 @@ type entry struct {
 	// they stand in a manifest take ten times the memory.
 	object  *meta.KafkaUser
 	account *Account
-	broken  bool // account is not what the spec says
 }
 
 // EmptyDirectory knows nobody.
@@ -195,7 +232,8 @@ func (d *Directory) resume(ctx context.Context) <-chan meta.Event {
 }
 
 // note takes an event into the state. A spec that is refused leaves what this
-// resource had in force; after a start there is nothing but its denials.
+// resource had in force; after a start there is nothing but its denials. So does a
+// quota override, each for itself.
 func (d *Directory) note(event meta.Event) (changed bool) {
 	object, ok := event.Object.(*meta.KafkaUser)
 	if !ok {
@@ -207,26 +245,40 @@ func (d *Directory) note(event meta.Event) (changed bool) {
 		return true
 	}
 	old := d.state[name]
-	same := old != nil && old.object.Metadata.UID == object.Metadata.UID
-	if same && old.object.Metadata.Generation == object.Metadata.Generation && object.Metadata.Generation != 0 {
-		old.object = withoutSpec(object) // status
-		return false
+	if old != nil && old.object.Metadata.UID != object.Metadata.UID {
+		old = nil
 	}
-	user, err := ParseUser(object)
-	next := &entry{object: withoutSpec(object), broken: err != nil}
-	switch {
-	case err == nil:
-		next.account = newAccount(user, name)
-	case same && old.account.Name == user.Name:
-		next.account = old.account
-	default:
-		next.account = newAccount(user, name)
-	}
-	if err != nil {
-		d.options.Logger.Warn("a KafkaUser is refused; what was in force stays", "resource", name, "user", user.Name, "error", err)
-	}
+	next := &entry{object: withoutSpec(object)}
 	d.state[name] = next
+	if old != nil && old.object.Metadata.Generation == object.Metadata.Generation && object.Metadata.Generation != 0 {
+		next.account = old.account
+		if observe(&old.object.Metadata).override == observe(&object.Metadata).override {
+			return false // status
+		}
+	} else {
+		next.account = d.parse(object, old)
+	}
+	override, err := ParseQuotaOverride(object)
+	if err != nil {
+		if override = nil; old != nil && old.account.Name == next.account.Name {
+			override = old.account.QuotaOverride
+		}
+		d.options.Logger.Warn("the quota override of a KafkaUser is refused; the one before stays in force", "resource", name, "user", next.account.Name, "error", err)
+	}
+	next.account = next.account.withOverride(override)
 	return true
+}
+
+// parse is what of a spec is in force; old is the entry before, if there is one.
+func (d *Directory) parse(object *meta.KafkaUser, old *entry) *Account {
+	user, err := ParseUser(object)
+	if err != nil {
+		d.options.Logger.Warn("a KafkaUser is refused; what was in force stays", "resource", object.Metadata.Name, "user", user.Name, "error", err)
+		if old != nil && old.account.Name == user.Name {
+			return old.account
+		}
+	}
+	return newAccount(user, object.Metadata.Name)
 }
 
 func withoutSpec(object *meta.KafkaUser) *meta.KafkaUser {
@@ -239,7 +291,7 @@ func (d *Directory) publish() {
 	winners := make(map[string]*meta.KafkaUser, len(d.state))
 	observed := make(map[string]observation, len(d.state))
 	for name, e := range d.state {
-		observed[name] = observation{e.object.Metadata.UID, e.object.Metadata.Generation}
+		observed[name] = observe(&e.object.Metadata)
 		principal := UserPrefix + e.account.Name
 		if other := winners[principal]; other != nil && meta.CompareAge(other, e.object) <= 0 {
 			continue // the oldest has the name
@@ -280,7 +332,7 @@ func (d *Directory) Await(ctx context.Context, resource *meta.KafkaUser) error {
 		have, ok := d.observed[resource.Metadata.Name]
 		published := d.published
 		d.mu.Unlock()
-		if ok && (have.uid != resource.Metadata.UID || have.generation >= resource.Metadata.Generation) {
+		if ok && have.shows(observe(&resource.Metadata)) {
 			return nil
 		}
 		select {

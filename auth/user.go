@@ -7,19 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	"kaas/auth/scram"
 	"kaas/internal/limits"
 	"kaas/meta"
-)
-
-// Quota keys as they travel on the wire (Kafka's QuotaConfig).
-const (
-	QuotaProducerByteRate  = "producer_byte_rate"
-	QuotaConsumerByteRate  = "consumer_byte_rate"
-	QuotaRequestPercentage = "request_percentage"
 )
 
 // Authentication types of a KafkaUser.
@@ -35,7 +27,9 @@ type User struct {
 	Type       string
 	Credential *scram.Credential // nil: cannot log in
 	ACLs       []ACL
-	Quotas     map[string]float64 // by wire key; per broker
+	Quotas     map[string]float64 // of spec; by wire key; per broker
+	// QuotaOverride counts instead of Quotas; nil: there is none.
+	QuotaOverride map[string]float64
 }
 
 type authenticationSpec struct {
@@ -51,13 +45,7 @@ type scramSpec struct {
 	Iterations int    `json:"iterations"`
 }
 
-type quotaSpec struct {
-	Producer   *float64 `json:"producerMaxByteRatePerBroker"`
-	Consumer   *float64 `json:"consumerMaxByteRatePerBroker"`
-	Percentage *float64 `json:"requestPercentage"`
-}
-
-// ParseUser reads a resource. With an error the user that is returned all the same
+// ParseUser reads a resource's spec. With an error the user that is returned all the same
 // holds what may be in force without harm: the denials that could be read, and
 // nothing that lets anybody in.
 func ParseUser(resource *meta.KafkaUser) (*User, error) {
@@ -245,24 +233,9 @@ func (t *aclText) parse() (ACL, error) {
 	return acl, nil
 }
 
-func (u *User) readQuotas(part map[string]any) error {
-	var spec quotaSpec
-	if err := remarshal(part, &spec); err != nil {
-		return fmt.Errorf("spec.quotas: %w", err)
-	}
-	for key, value := range map[string]*float64{QuotaProducerByteRate: spec.Producer, QuotaConsumerByteRate: spec.Consumer, QuotaRequestPercentage: spec.Percentage} {
-		if value == nil {
-			continue
-		}
-		if !(*value > 0) || math.IsInf(*value, 0) {
-			return fmt.Errorf("spec.quotas: %s is %v; it must be above 0", key, *value)
-		}
-		if u.Quotas == nil {
-			u.Quotas = map[string]float64{}
-		}
-		u.Quotas[key] = *value
-	}
-	return nil
+func (u *User) readQuotas(part map[string]any) (err error) {
+	u.Quotas, err = specQuotas(part)
+	return err
 }
 
 // Names in a manifest are compared without regard to case and underscores, so

@@ -14,11 +14,11 @@ func startQuotaBroker(t *testing.T, quotas map[string]float64) *testBroker {
 	t.Helper()
 	return startBroker(t, func(cfg *config.Broker, o *Options) {
 		cfg.Dev = true
-		o.Quotas = quota.NewManager(func(user string) map[string]float64 {
+		o.Quotas = quota.NewManager(func(user string) (map[string]float64, bool) {
 			if user != "ANONYMOUS" {
 				t.Errorf("asked for %q", user)
 			}
-			return quotas
+			return quotas, true
 		})
 		o.Throttled = func(_ quota.Kind, d time.Duration) {
 			if d <= 0 {

@@ -166,8 +166,7 @@ func (u userSession) quotaEntities(t *testing.T) {
 	}
 	mustContain(t, u.tool(t, "", "kafka-configs", "--describe", "--entity-type", "users"), "Quota configs for user-principal 'alice' are producer_byte_rate=1024.0")
 	mustContain(t, u.tool(t, "", "kafka-configs", "--describe", "--user", "alice"), "producer_byte_rate=1024.0")
-	// In kaas this ends with the process; what lasts is the user's resource.
-	u.tool(t, "", "kafka-configs", "--alter", "--entity-type", "users", "--entity-name", "alice", "--delete-config", "producer_byte_rate")
+	u.written(t, "alice.yaml", "kaas.io/quota-override: producer_byte_rate=1024\n")
 }
 
 func (u userSession) configEntities(t *testing.T) {

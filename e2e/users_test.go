@@ -131,13 +131,59 @@ func (u userSession) quotas(t *testing.T) {
 	if out := describe(); strings.Contains(out, "producer_byte_rate") || !strings.Contains(out, "request_percentage=150.0") {
 		t.Errorf("after the deletion:\n%s", out)
 	}
-	change("--delete-config", "request_percentage")
+	change("--add-config", "consumer_byte_rate=1073741824")
+	u.written(t, "alice.yaml", "kaas.io/quota-override: consumer_byte_rate=1073741824,request_percentage=150")
 }
 
-// restarted: passwords and ACLs stand in the resources.
+// restarted: passwords, ACLs and quotas stand in the resources.
 func (u userSession) restarted(t *testing.T) {
 	mustContain(t, u.tool(t, "", "kafka-acls", "--list"), "name=orders, patternType=LITERAL", "name=sec, patternType=PREFIXED")
 	if out := u.loggedIn().tool(t, "", "kafka-topics", "--list", "--command-config", u.as(t, "alice", "second")); strings.TrimSpace(out) != "orders" {
 		t.Errorf("alice sees %q", out)
 	}
+	u.quotasRestarted(t)
+}
+
+// quotasRestarted: what kafka-configs has set is there, and goes by the same tool or by
+// an edit of the file.
+func (u userSession) quotasRestarted(t *testing.T) {
+	describe := func() string {
+		return u.tool(t, "", "kafka-configs", "--describe", "--entity-type", "users", "--entity-name", "alice")
+	}
+	mustContain(t, describe(), "consumer_byte_rate=1.073741824E9", "request_percentage=150.0")
+	u.tool(t, "", "kafka-configs", "--alter", "--entity-type", "users", "--entity-name", "alice", "--delete-config", "request_percentage")
+	if targetIsKafka() {
+		return
+	}
+	u.written(t, "alice.yaml", "kaas.io/quota-override: consumer_byte_rate=1073741824\n")
+	path := filepath.Join(u.b.logDir, "resources", "alice.yaml")
+	edit := func(old, new string) {
+		t.Helper()
+		content, err := os.ReadFile(path)
+		must(t, err)
+		if !strings.Contains(string(content), old) {
+			t.Fatalf("%q is not in\n%s", old, content)
+		}
+		must(t, os.WriteFile(path+".new", []byte(strings.Replace(string(content), old, new, 1)), 0o644))
+		must(t, os.Rename(path+".new", path))
+	}
+	eventually := func(what string, condition func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !condition(); time.Sleep(20 * time.Millisecond) { // a poll of another process
+			if time.Now().After(deadline) {
+				t.Fatalf("not so after 30 s: %s", what)
+			}
+		}
+	}
+	edit("=1073741824\n", "=512\n")
+	eventually("the edited override is in force", func() bool { return strings.Contains(describe(), "consumer_byte_rate=512.0") })
+	edit("=512\n", "=some\n")
+	eventually("the bad one is refused", func() bool {
+		content, err := os.ReadFile(path)
+		must(t, err)
+		return strings.Contains(string(content), "reason: InvalidQuotaOverride")
+	})
+	mustContain(t, describe(), "consumer_byte_rate=512.0")
+	edit("    kaas.io/quota-override: consumer_byte_rate=some\n", "")
+	eventually("the override has ended", func() bool { return !strings.Contains(describe(), "byte_rate") })
 }

@@ -233,7 +233,7 @@ func TestLaterIsNotOlder(t *testing.T) {
 func startAll(t *testing.T, s meta.ResourceStore) {
 	t.Helper()
 	startReconciler(t, s, nil)
-	users := kube.StartUsers(kube.UserOptions{Store: s, Logger: testLogger(t), Check: func(*meta.KafkaUser) error { return nil }})
+	users := kube.StartUsers(kube.UserOptions{Store: s, Logger: testLogger(t), Check: func(*meta.KafkaUser) error { return nil }, CheckOverride: func(*meta.KafkaUser) error { return nil }})
 	t.Cleanup(users.Close)
 	groups, err := kube.StartConfigs(t.Context(), kube.ConfigOptions{Kind: meta.KindGroupConfig, Store: s, Logger: testLogger(t),
 		Check: func(string, map[string]string) error { return nil }, Apply: func(meta.NamedConfigs) {}})

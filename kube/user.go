@@ -23,6 +23,8 @@ type UserOptions struct {
 	Clock  func() time.Time // nil: time.Now
 	// Check refuses a spec; the error says what is wrong with it.
 	Check func(*meta.KafkaUser) error
+	// CheckOverride does the same for meta.QuotaOverrideAnnotation.
+	CheckOverride func(*meta.KafkaUser) error
 	// Derive makes keys of a password, as spec.authentication.scram has them, with a
 	// new salt.
 	Derive func(password string) (map[string]any, error)
@@ -265,6 +267,9 @@ func (r *UserReconciler) reconcile(ctx context.Context, resource string) {
 		}
 	case "tls", "tls-external":
 		status.Conditions = ready("True", "Reconciled", "logins by TLS are not built yet; its ACLs and quotas are in force")
+	}
+	if err := r.options.CheckOverride(user); err != nil && status.Conditions[0].Status == "True" {
+		status.Conditions = ready("False", "InvalidQuotaOverride", err.Error())
 	}
 	r.write(ctx, user, status)
 }

@@ -55,6 +55,12 @@ func userHarnessIn(t *testing.T, dir string) *userHarness {
 			}
 			return nil
 		},
+		CheckOverride: func(user *meta.KafkaUser) error {
+			if user.Metadata.Annotations[meta.QuotaOverrideAnnotation] == "bad" {
+				return fmt.Errorf("the annotation is bad")
+			}
+			return nil
+		},
 		Derive: func(password string) (map[string]any, error) {
 			h.derived++
 			return map[string]any{"keys": fmt.Sprintf("%s/%d", password, h.derived)}, nil
@@ -149,6 +155,19 @@ func TestUserConditions(t *testing.T) {
 	h.await("d", "SecretNotFound", is("SecretNotFound"))
 	h.file("secret.yaml", strings.Replace(secretManifest("shared", "pw"), "key:", "other:", 1))
 	h.await("d", "InvalidSecret", is("InvalidSecret"))
+
+	// A bad annotation is no reason to have no password, and no change of spec.
+	annotated := func(value string) string {
+		return strings.Replace(userManifest("e", `{authentication: {type: scram-sha-512}}`), "{name: e}", "{name: e, annotations: {"+meta.QuotaOverrideAnnotation+": "+value+"}}", 1)
+	}
+	h.file("e.yaml", annotated("bad"))
+	if e := h.await("e", "InvalidQuotaOverride", is("InvalidQuotaOverride")); keysOf(e) == "" {
+		t.Error("a user with a bad override got no password")
+	}
+	h.file("e.yaml", annotated("good"))
+	h.await("e", "Reconciled", is("Reconciled"))
+	h.file("e.yaml", annotated("bad"))
+	h.await("e", "InvalidQuotaOverride after an edit of the annotation only", is("InvalidQuotaOverride"))
 }
 
 func TestPasswordFromASecret(t *testing.T) {

@@ -27,7 +27,8 @@ type ObjectMeta struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace,omitempty"`
 	UID       string `json:"uid,omitempty"`
-	// ResourceVersion is opaque: equal or not equal, nothing else.
+	// ResourceVersion is opaque to writers: equal or not equal, nothing else. Who waits
+	// for a version may take it for a number that grows (KEP-5504).
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Generation grows by one with each change of spec.
 	Generation        int64             `json:"generation,omitempty"`

@@ -49,6 +49,10 @@ const SecretAPIVersion = "v1"
 // that resource.
 const UserAnnotation = "kaas.io/user"
 
+// QuotaOverrideAnnotation on a KafkaUser holds the quotas that AlterClientQuotas has set
+// over spec.quotas, as kafka-configs writes them: producer_byte_rate=1048576,request_percentage=50.
+const QuotaOverrideAnnotation = "kaas.io/quota-override"
+
 // Secret is Kubernetes' Secret, as far as kaas reads it. It has neither spec nor
 // status.
 type Secret struct {

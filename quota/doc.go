@@ -7,8 +7,9 @@
 // debt that later requests find, so the average over time is the quota however
 // large the requests are.
 //
-// A value comes from the user's resource; a runtime override shadows all of them
-// (AlterClientQuotas), lives in memory and ends with the process.
+// The quotas of a user are what its resource says, an override there included
+// (AlterClientQuotas). Those of a user without a resource live in memory: they end
+// with the process, and when the user gets a resource.
 //
 // There are no goroutines. Lock order: Manager.mu before bucket.mu; each is held
 // for memory operations only. A charge on a user without that quota takes no lock.

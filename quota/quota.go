@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"errors"
 	"maps"
 	"math"
 	"sync"
@@ -101,8 +102,8 @@ func (b *bucket) set(rate float64, now time.Time) {
 
 // Manager knows the quotas of all users.
 type Manager struct {
-	// fromResource returns what a user's resource says; read-only.
-	fromResource func(user string) map[string]float64
+	// fromResource returns what a user's resource says, read-only. known: there is one.
+	fromResource func(user string) (quotas map[string]float64, known bool)
 	clock        func() time.Time
 
 	mu sync.Mutex
@@ -110,13 +111,14 @@ type Manager struct {
 	// log in, and ANONYMOUS.
 	// +checklocks:mu
 	clients map[string]*Client
-	// overrides hold no empty map. At most limits.QuotaOverrides.
+	// overrides are those of users without a resource. They hold no empty map. At most
+	// limits.QuotaOverrides.
 	// +checklocks:mu
 	overrides map[string]map[string]float64
 }
 
 // NewManager makes a manager; fromResource may be called with its lock held.
-func NewManager(fromResource func(user string) map[string]float64) *Manager {
+func NewManager(fromResource func(user string) (quotas map[string]float64, known bool)) *Manager {
 	return &Manager{fromResource: fromResource, clock: time.Now, clients: map[string]*Client{}, overrides: map[string]map[string]float64{}}
 }
 
@@ -137,10 +139,15 @@ func (m *Manager) Client(user string) *Client {
 	return c
 }
 
-// Refresh takes over what resources say now.
+// Refresh takes over what resources say now. The override of a user who has got one
+// ends.
 func (m *Manager) Refresh() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	maps.DeleteFunc(m.overrides, func(user string, _ map[string]float64) bool {
+		_, known := m.fromResource(user)
+		return known
+	})
 	for user, c := range m.clients {
 		m.apply(user, c)
 	}
@@ -155,13 +162,13 @@ func (m *Manager) Effective(user string) map[string]float64 {
 
 // +checklocks:m.mu
 func (m *Manager) effective(user string) map[string]float64 {
-	if override := m.overrides[user]; override != nil {
-		return override
+	if quotas, known := m.fromResource(user); known {
+		return quotas
 	}
-	return m.fromResource(user)
+	return m.overrides[user]
 }
 
-// Overridden lists the users with an override.
+// Overridden lists the users without a resource that have an override.
 func (m *Manager) Overridden() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -172,19 +179,35 @@ func (m *Manager) Overridden() []string {
 	return users
 }
 
-// Override merges changes onto what is in force for a user: a value sets its key,
-// nil removes it. When nothing is left the override ends, and the resource counts
-// again. false: there are too many overrides.
-func (m *Manager) Override(user string, changes map[string]*float64) bool {
+// Errors of Override.
+var (
+	ErrTooManyOverrides = errors.New("too many users without a resource have quotas")
+	ErrHasResource      = errors.New("the user has a resource")
+)
+
+// Override merges changes onto the quotas of a user who has no resource.
+func (m *Manager) Override(user string, changes map[string]*float64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if _, known := m.fromResource(user); known {
+		return ErrHasResource
+	}
 	if m.overrides[user] == nil && len(m.overrides) >= limits.QuotaOverrides {
-		return false
+		return ErrTooManyOverrides
 	}
-	next := maps.Clone(m.effective(user))
-	if next == nil {
-		next = map[string]float64{}
+	if m.overrides[user] = Merge(m.overrides[user], changes); len(m.overrides[user]) == 0 {
+		delete(m.overrides, user)
 	}
+	if c := m.clients[user]; c != nil {
+		m.apply(user, c)
+	}
+	return nil
+}
+
+// Merge returns quotas with changes made: a value sets its key, nil removes it.
+func Merge(quotas map[string]float64, changes map[string]*float64) map[string]float64 {
+	next := make(map[string]float64, len(quotas)+len(changes))
+	maps.Copy(next, quotas)
 	for key, value := range changes {
 		if value == nil {
 			delete(next, key)
@@ -192,13 +215,7 @@ func (m *Manager) Override(user string, changes map[string]*float64) bool {
 			next[key] = *value
 		}
 	}
-	if m.overrides[user] = next; len(next) == 0 {
-		delete(m.overrides, user)
-	}
-	if c := m.clients[user]; c != nil {
-		m.apply(user, c)
-	}
-	return true
+	return next
 }
 
 // apply puts what is in force into the buckets, which go on.

@@ -11,7 +11,10 @@ import (
 )
 
 func manager(resources map[string]map[string]float64) *Manager {
-	m := NewManager(func(user string) map[string]float64 { return resources[user] })
+	m := NewManager(func(user string) (map[string]float64, bool) {
+		quotas, known := resources[user]
+		return quotas, known
+	})
 	m.clock = func() time.Time { return time.Unix(1000, 0) }
 	return m
 }
@@ -94,33 +97,44 @@ func TestOverrides(t *testing.T) {
 	m := manager(resources)
 	c := m.Client("u")
 	c.Charge(Produce, 2000, at(0)) // a debt of one second
-	if !m.Override("u", map[string]*float64{ProducerByteRate: value(500), ConsumerByteRate: value(7)}) {
-		t.Fatal("refused")
+	if err := m.Override("u", map[string]*float64{ProducerByteRate: value(1)}); err != ErrHasResource || m.Effective("u")[ProducerByteRate] != 1000 {
+		t.Errorf("%v: what a resource says is overridden in memory", err)
 	}
-	if got := m.Effective("u"); len(got) != 3 || got[ProducerByteRate] != 500 || got[ConsumerByteRate] != 7 || got[RequestPercentage] != 10 {
-		t.Errorf("%v", got)
-	}
-	if got := c.Charge(Produce, 0, at(0)); got != time.Second {
-		t.Errorf("the debt of a live bucket: %v", got)
-	}
-	resources["u"] = map[string]float64{ProducerByteRate: 1}
-	if m.Refresh(); m.Effective("u")[ProducerByteRate] != 500 || len(m.Overridden()) != 1 {
-		t.Error("the resource wins over the override")
-	}
-	m.Override("u", map[string]*float64{ProducerByteRate: nil, ConsumerByteRate: nil, RequestPercentage: nil})
-	if got := m.Effective("u"); len(got) != 1 || got[ProducerByteRate] != 1 || len(m.Overridden()) != 0 {
-		t.Errorf("an override without content: %v", got)
+	resources["u"] = map[string]float64{ProducerByteRate: 500}
+	if m.Refresh(); c.Charge(Produce, 0, at(0)) != time.Second || c.Counts(Request) {
+		t.Error("a live bucket does not go on with the new rate")
 	}
 	delete(resources, "u")
 	if m.Refresh(); c.Counts(Produce) || m.Effective("u") != nil {
 		t.Error("the quota outlives its resource")
+	}
+	for _, changes := range []map[string]*float64{{ProducerByteRate: value(500), ConsumerByteRate: value(7)}, {ConsumerByteRate: nil, RequestPercentage: value(5)}} {
+		if err := m.Override("u", changes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := m.Effective("u"); len(got) != 2 || got[ProducerByteRate] != 500 || got[RequestPercentage] != 5 || !c.Counts(Produce) || c.Counts(Consume) || len(m.Overridden()) != 1 {
+		t.Errorf("%v", got)
+	}
+	resources["u"] = nil // a resource without quotas
+	if m.Refresh(); m.Effective("u") != nil || c.Counts(Produce) || len(m.Overridden()) != 0 {
+		t.Error("the override outlives the lack of a resource")
+	}
+	delete(resources, "u")
+	if m.Effective("u") != nil {
+		t.Error("the override is back")
+	}
+	for range 2 {
+		if err := m.Override("u", map[string]*float64{ProducerByteRate: nil}); err != nil || len(m.Overridden()) != 0 {
+			t.Errorf("%v: an override without content", err)
+		}
 	}
 	m.mu.Lock()
 	for i := range limits.QuotaOverrides {
 		m.overrides[strconv.Itoa(i)] = map[string]float64{}
 	}
 	m.mu.Unlock()
-	if m.Override("one too many", map[string]*float64{ProducerByteRate: value(1)}) {
+	if err := m.Override("one too many", map[string]*float64{ProducerByteRate: value(1)}); err != ErrTooManyOverrides {
 		t.Error("overrides are not bounded")
 	}
 }

@@ -342,7 +342,8 @@ func (s *server) startUsers(ctx context.Context) (err error) {
 	s.onStop("users", func(context.Context) error { s.users.Close(); return nil })
 	if !s.config.Dev {
 		reconciler := kube.StartUsers(kube.UserOptions{Store: s.resources, Logger: s.logger, Derive: auth.NewScramKeys, Fits: auth.ScramKeysFit,
-			Check: func(user *meta.KafkaUser) error { _, err := auth.ParseUser(user); return err }})
+			Check:         func(user *meta.KafkaUser) error { _, err := auth.ParseUser(user); return err },
+			CheckOverride: func(user *meta.KafkaUser) error { _, err := auth.ParseQuotaOverride(user); return err }})
 		s.onStop("the reconciler of users", func(context.Context) error { reconciler.Close(); return nil })
 	}
 	return nil
@@ -350,11 +351,11 @@ func (s *server) startUsers(ctx context.Context) (err error) {
 
 // quotasOf is what a user's resource says. It is first asked by a connection, when
 // the directory is there.
-func (s *server) quotasOf(user string) map[string]float64 {
+func (s *server) quotasOf(user string) (quotas map[string]float64, known bool) {
 	if account := s.users.Account(user); account != nil {
-		return account.Quotas
+		return account.QuotasInForce(), true
 	}
-	return nil
+	return nil, false
 }
 
 // authorizer is what authorizer.class.name says.

@@ -104,6 +104,16 @@ func populateUsers(t *testing.T, b *broker) {
 	altered, err := admin.AlterUserSCRAMs(ctx, nil, []kadm.UpsertSCRAM{{User: "billing", Mechanism: kadm.ScramSha512, Iterations: 8192, Password: "set by a request"}})
 	must(t, err)
 	must(t, altered.Error())
+	var changes []kadm.AlterClientQuotaEntry
+	for _, user := range []string{"reports", "CN=app,OU=x"} {
+		changes = append(changes, kadm.AlterClientQuotaEntry{Entity: kadm.ClientQuotaEntity{{Type: "user", Name: kadm.StringPtr(user)}},
+			Ops: []kadm.AlterClientQuotaOp{{Key: "consumer_byte_rate", Value: 12345678}, {Key: "request_percentage", Value: 12.5}}})
+	}
+	quotas, err := admin.AlterClientQuotas(ctx, changes)
+	must(t, err)
+	for _, result := range quotas {
+		must(t, result.Err)
+	}
 }
 
 func populateConfigs(t *testing.T, b *broker) {
@@ -144,7 +154,7 @@ func populated(t *testing.T) (files map[string]string, seen view) {
 	b := startBroker(t, userFiles)
 	populate(t, b)
 	seen = viewOf(t, b)
-	for _, part := range []string{seen.topics, seen.configs, seen.acls, seen.logins} {
+	for _, part := range []string{seen.topics, seen.configs, seen.acls, seen.logins, seen.quotas} {
 		if strings.Count(part, "\n") < 2 {
 			t.Fatalf("the view lacks something: %+v", seen)
 		}
@@ -159,6 +169,7 @@ type view struct {
 	configs string
 	acls    string
 	logins  string
+	quotas  string
 }
 
 func viewOf(t *testing.T, b *broker) view {
@@ -196,6 +207,11 @@ func viewOf(t *testing.T, b *broker) view {
 	must(t, err)
 	for _, user := range slices.Sorted(maps.Keys(credentials)) {
 		v.logins += fmt.Sprintln(user, credentials[user].CredInfos)
+	}
+	quotas, err := admin.DescribeClientQuotas(ctx, false, nil)
+	must(t, err)
+	for _, entry := range quotas {
+		v.quotas += fmt.Sprintln(entry.Entity, entry.Values)
 	}
 	return v
 }

@@ -115,7 +115,7 @@ var userRules = fieldRules{
 	"spec.userName":        {doc: "The user's name when that is no RFC 1123 name. Absent: metadata.name. '*' is everybody."},
 	"spec.authentication":  {"How the user logs in; absent: it can't.", authentication},
 	"spec.authorization":   {"What the user may do.", authorization},
-	"spec.quotas":          {"Bounds, each of one broker.", quotas},
+	"spec.quotas":          {"Bounds, each of one broker. The annotation kaas.io/quota-override counts instead while it is there.", quotas},
 	"status.secret":        {doc: "The Secret that the password came from, or was generated into."},
 	"status.passwordCheck": {"Tells whether that Secret was edited.", scramKeys},
 }

@@ -6,6 +6,6 @@ const (
 	// owed beyond it is found by the next one. Below the request timeout of clients
 	// (30 s), which would close the connection and come back.
 	QuotaThrottleMaxMs = 10_000
-	// QuotaOverrides bounds the users that AlterClientQuotas gave a quota.
+	// QuotaOverrides bounds the users without a resource that AlterClientQuotas gave a quota.
 	QuotaOverrides = 100_000
 )
