@@ -149,7 +149,7 @@ func (k *Known) settle(dirs []*Dir) error {
 }
 
 func (k *Known) advice() string {
-	return "mount it, or name it in log.dirs again, and restart; only if it is lost for good, with its records: stop, delete its line in " + k.file() + ", start"
+	return "mount it, or name it in log.dirs again, and restart; only if it is lost for good, with its records: stop, delete its line in " + absolute(k.file()) + ", start"
 }
 
 // write replaces the file.
