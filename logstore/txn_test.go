@@ -1,9 +1,13 @@
 package logstore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"kaas/codec/batch"
@@ -91,6 +95,54 @@ func TestOverlappingTransactions(t *testing.T) {
 	endTxn(t, p, 1, 1, true)
 	if p.LastStableOffset() != 9 {
 		t.Fatalf("stable %d", p.LastStableOffset())
+	}
+}
+
+// TestDamagedTransactionIndexComesBack: entries that no replay makes anew, because a snapshot stands behind their markers,
+// survive what a crash leaves of later ones, and damage of the file itself.
+func TestDamagedTransactionIndexComesBack(t *testing.T) {
+	t.Parallel()
+	const entryBytes = 34
+	for name, damage := range map[string]func([]byte) []byte{
+		"half of an entry behind":  func(b []byte) []byte { return append(b, b[:entryBytes/2]...) },
+		"zeroes behind":            func(b []byte) []byte { return append(b, make([]byte, entryBytes)...) },
+		"the second is zeroes":     func(b []byte) []byte { clear(b[entryBytes : 2*entryBytes]); return b },
+		"all zeroes":               func(b []byte) []byte { clear(b); return b },
+		"the first ends in zeroes": func(b []byte) []byte { clear(b[entryBytes/2 : entryBytes]); return b },
+		"cut within an entry":      func(b []byte) []byte { return b[:len(b)-1] },
+	} {
+		for _, base := range []int64{0, 1} { // the first segment, and one that a roll has begun
+			h := start(t)
+			p := h.partition("a", func(c *Config) { c.SegmentBytes = 1000 })
+			if base > 0 {
+				put(t, p, produced(9, 0, 0, false, strings.Repeat("x", 900)))
+			}
+			put(t, p, produced(8, 0, 0, true, "open")) // its end is the last marker, its begin the first record
+			for id := range int64(4) {
+				put(t, p, produced(id, 0, 0, true, "v"))
+				endTxn(t, p, id, 0, id%2 == 0)
+			}
+			endTxn(t, p, 8, 0, false)
+			want := fmt.Sprint(p.AbortedTransactions(0, 100, nil))
+			h.stop()
+			file := filepath.Join(h.o.Dirs[0], "a-0", fmt.Sprintf("%020d.txnindex", base))
+			b, err := os.ReadFile(file)
+			if err != nil || len(b) != 3*entryBytes {
+				t.Fatalf("%d bytes, %v", len(b), err)
+			}
+			if err := os.WriteFile(file, damage(slices.Clone(b)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			h.open()
+			p = h.partition("a")
+			if got := fmt.Sprint(p.AbortedTransactions(0, 100, nil)); got != want {
+				t.Errorf("%s, segment %d: aborted %s, want %s", name, base, got, want)
+			}
+			if again, err := os.ReadFile(file); err != nil || !bytes.Equal(again, b) {
+				t.Errorf("%s, segment %d: the file has %d bytes that differ, %v", name, base, len(again), err)
+			}
+			h.stop()
+		}
 	}
 }
 

@@ -28,17 +28,18 @@ func EncodeAborted(a AbortedTxn) []byte {
 	return b
 }
 
-// DecodeAborted reads the transaction index of a segment that begins at base.
+// DecodeAborted reads the transaction index of a segment that begins at base. With an error come the entries before the
+// one that is damaged.
 func DecodeAborted(b []byte, base int64) ([]AbortedTxn, error) {
-	if len(b)%AbortedEntryBytes != 0 {
-		return nil, fmt.Errorf("transaction index of %d bytes", len(b))
-	}
 	out := make([]AbortedTxn, 0, len(b)/AbortedEntryBytes)
 	last := base - 1
 	for ; len(b) > 0; b = b[AbortedEntryBytes:] {
+		if len(b) < AbortedEntryBytes {
+			return out, fmt.Errorf("transaction index ends with %d bytes of an entry", len(b))
+		}
 		a := AbortedTxn{be64(b[2:]), be64(b[10:]), be64(b[18:]), be64(b[26:])}
-		if be16(b) != 0 || a.LastOffset <= last || a.FirstOffset > a.LastOffset {
-			return nil, fmt.Errorf("transaction index entry %+v, version %d, after offset %d", a, be16(b), last)
+		if be16(b) != 0 || a.LastOffset <= last || a.FirstOffset >= a.LastOffset { // a marker stands behind what it ends
+			return out, fmt.Errorf("transaction index entry %+v, version %d, after offset %d", a, be16(b), last)
 		}
 		last = a.LastOffset
 		out = append(out, a)

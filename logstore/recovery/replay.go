@@ -57,17 +57,26 @@ func (t *Task) readSnapshot(offset int64) (*producer.States, int64) {
 			t.remove = append(t.remove, name)
 			continue
 		}
-		b, err := vfs.ReadFile(t.FS, name, limits.StoreFileBytes)
+		s, err := t.decodeSnapshot(at)
 		if err == nil {
-			var s *producer.States
-			if s, err = producer.Decode(b); err == nil {
-				s.SnapshotOffset = at
-				return s, at
-			}
+			return s, at
 		}
 		t.Logger.Warn("producer snapshot ignored", "file", name, "reason", err)
 	}
 	return producer.New(), -1
+}
+
+func (t *Task) decodeSnapshot(at int64) (*producer.States, error) {
+	b, err := vfs.ReadFile(t.FS, layout.SegmentFile(t.Dir, at, layout.SnapshotSuffix), limits.StoreFileBytes)
+	if err != nil {
+		return nil, err
+	}
+	s, err := producer.Decode(b)
+	if err != nil {
+		return nil, err
+	}
+	s.SnapshotOffset = at
+	return s, nil
 }
 
 // snapshotAt has the snapshot at the end of a sealed segment written when it is missing: the next recovery may have to
@@ -97,7 +106,10 @@ func (t *Task) replaySegment(g *Segment, from int64) error {
 	if err != nil {
 		return err
 	}
-	aborted, before := t.keptAborted(g, from)
+	aborted, before, err := t.keptAborted(g, f, from)
+	if err != nil {
+		return err
+	}
 	at := g.SizeBytes // only the transaction index is looked at
 	if t.needEpochs() {
 		at = 0
@@ -154,26 +166,66 @@ func (t *Task) replayBatch(g *Segment, f vfs.File, v batch.View, at int64, abort
 	return aborted, nil
 }
 
-// keptAborted is the part of the transaction index that the replay does not make anew; before is what the file has now.
-func (t *Task) keptAborted(g *Segment, from int64) (aborted, before []index.AbortedTxn) {
+// keptAborted is the part of the transaction index that the replay does not make anew; before is what the file has now. Of a
+// damaged file nothing is believed as long as the log can tell: what a crash tore was written after the last sync, but a
+// damage of another kind may stand before it.
+func (t *Task) keptAborted(g *Segment, f vfs.File, from int64) (aborted, before []index.AbortedTxn, err error) {
 	name := g.path(layout.TxnIndexSuffix)
 	b, err := vfs.ReadFile(t.FS, name, 1<<31)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err == nil {
 		before, err = index.DecodeAborted(b, g.BaseOffset)
-	}
-	if err != nil {
-		t.Logger.Warn("transaction index rebuilt", "file", name, "reason", err)
-		return nil, []index.AbortedTxn{{ProducerID: -1}} // equal to nothing
 	}
 	for _, a := range before {
 		if a.LastOffset < from {
 			aborted = append(aborted, a)
 		}
 	}
-	return aborted, before
+	if err != nil {
+		t.Logger.Warn("transaction index rebuilt", "file", name, "reason", err)
+		before = []index.AbortedTxn{{ProducerID: -1}} // equal to nothing
+		if states := t.statesAt(g.BaseOffset); states != nil && g.BaseOffset < from {
+			if aborted, err = t.abortedBefore(g, f, states, from); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return aborted, before, nil
+}
+
+// statesAt are the producers at the begin of a segment; nil: nothing tells them any more.
+func (t *Task) statesAt(base int64) *producer.States {
+	if s, err := t.decodeSnapshot(base); err == nil {
+		return s
+	}
+	if base == 0 {
+		return producer.New()
+	}
+	return nil
+}
+
+// abortedBefore reads the log of the segment for the markers before an offset; states are those of its begin.
+func (t *Task) abortedBefore(g *Segment, f vfs.File, states *producer.States, end int64) (aborted []index.AbortedTxn, err error) {
+	defer func(now *producer.States) { t.log.Producers = now }(t.log.Producers)
+	t.log.Producers = states
+	sc := logfile.Scanner{File: f, Size: g.SizeBytes, HeadersOnly: true}
+	defer sc.Close()
+	for {
+		v, at, err := sc.Next()
+		if err != nil {
+			return nil, fmt.Errorf("at %d: %w", at, err)
+		}
+		if v == nil || v.BaseOffset() >= end {
+			return aborted, nil
+		}
+		if v.HasProducerID() {
+			if aborted, err = t.replayBatch(g, f, v, at, aborted); err != nil {
+				return nil, err
+			}
+		}
+	}
 }
 
 // rewriteAborted replaces the file. On a full disk it keeps of it what is right, and the log serves what is in memory: the
