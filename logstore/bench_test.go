@@ -80,7 +80,7 @@ func benchmarkCommit(b *testing.B, partitions int) {
 	h := start(b, func(o *Options) { o.JournalBytes = 0 }) // as a broker
 	c := newCommitted(b, h, partitions, 4000)
 	c.round(b)
-	awaitWriteBack(h.s.dirs[0].journal)
+	awaitWriteBack(b, h.s.dirs[0].journal)
 	compare(b, h, func() { c.round(b) })
 }
 
@@ -88,7 +88,7 @@ func benchmarkSpread(b *testing.B, partitions int) {
 	h := start(b, func(o *Options) { o.JournalBytes = 0 }) // as a broker
 	c := newCommitted(b, h, partitions, 4000)
 	c.round(b)
-	awaitWriteBack(h.s.dirs[0].journal)
+	awaitWriteBack(b, h.s.dirs[0].journal)
 	one, next := newCommittedOf(c, 0), 0
 	compare(b, h, func() {
 		one.parts[0], one.batches[0] = c.parts[next], c.batches[next]

@@ -247,7 +247,7 @@ func exploreWrap(t *testing.T, x *explorer) {
 	x.armed.Store(true)
 	for range 12 {
 		n.produce(2)
-		awaitWriteBack(n.h.s.dirs[0].journal) // the write-back: without it the files are synced
+		awaitWriteBack(n.t, n.h.s.dirs[0].journal) // the write-back: without it the files are synced
 	}
 	x.disarm()
 }
@@ -283,7 +283,7 @@ func exploreWriteBack(t *testing.T, x *explorer) {
 	x.disarm()
 	for range 16 { // until the journal has forgotten the first records
 		n.produce(1)
-		awaitWriteBack(n.h.s.dirs[0].journal)
+		awaitWriteBack(n.t, n.h.s.dirs[0].journal)
 	}
 	x.armed.Store(true)
 	n.produce(1)
@@ -304,7 +304,7 @@ func exploreRemoved(t *testing.T, x *explorer) {
 		x.armed.Store(true)
 		for range 4 + half*smallJournal/journal.Alignment { // it is found when that half is written; then the log is synced, a new journal made, and used
 			n.produce(1)
-			awaitWriteBack(n.h.s.dirs[0].journal)
+			awaitWriteBack(n.t, n.h.s.dirs[0].journal)
 		}
 		x.disarm()
 		n.p.syncFiles()

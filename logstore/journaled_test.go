@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"kaas/codec/batch"
 	"kaas/internal/limits"
@@ -278,7 +277,7 @@ func TestMarksAloneFillTheJournal(t *testing.T) {
 		if err := j.forget(p, 0); err != nil {
 			t.Fatal(err)
 		}
-		awaitWriteBack(j)
+		awaitWriteBack(t, j)
 	}
 	put(t, p, records("y"))
 	h.crash()
@@ -325,7 +324,7 @@ func TestJournalIsRemoved(t *testing.T) {
 				if err := errors.Join(s.Close(t.Context()), clone.Close()); err != nil {
 					t.Fatal(err)
 				}
-				awaitWriteBack(j)
+				awaitWriteBack(t, j)
 				j.mu.Lock()
 				done := j.state == journalReady && j.journal.ID() != id
 				j.mu.Unlock()
@@ -348,14 +347,14 @@ func TestJournalIsRemoved(t *testing.T) {
 
 // awaitWriteBack returns when no write-back runs. A round may begin the next one meanwhile, which a Wait for the journal's
 // WaitGroup does not bear.
-func awaitWriteBack(j *commitJournal) {
-	for {
+func awaitWriteBack(t testing.TB, j *commitJournal) {
+	t.Helper()
+	eventually(t, func() error {
 		j.mu.Lock()
-		busy := j.busy
-		j.mu.Unlock()
-		if !busy {
-			return
+		defer j.mu.Unlock()
+		if j.busy {
+			return errors.New("a write-back of the journal still runs")
 		}
-		time.Sleep(100 * time.Microsecond)
-	}
+		return nil
+	})
 }

@@ -119,7 +119,7 @@ func (h *harness) makeJournals() {
 		put(h.t, h.partition(fmt.Sprint("warm", i)), records("x"))
 	}
 	for _, d := range h.s.dirs {
-		awaitWriteBack(d.journal)
+		awaitWriteBack(h.t, d.journal)
 		if d.journal.state != journalReady {
 			h.t.Fatalf("no journal in %s: %d", d.path, d.journal.state)
 		}
