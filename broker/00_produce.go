@@ -245,12 +245,9 @@ func (o *produceOperation) refusal(view *codec.ProduceView) *kerr.Error {
 		return kerr.UnsupportedVersion
 	}
 	if hasTransactionalRecords(view) {
-		session := o.request.Session
 		o.transactionalID = transactionalID(o.request, view.TransactionalID)
 		o.verify = o.version >= produceAddsPartitions || o.broker.Config.CurrentTransactionPartitionVerification()
-		if view.TransactionalID == nil || !o.broker.Authorizer.Authorize(session.Principal, session.RemoteHost,
-			auth.OperationWrite, auth.ResourceTransactionalID, o.transactionalID) {
-			auth.Denied(o.broker.Authorizer, o.request.API.Name, o.request.Session.Principal, o.request.Session.RemoteHost, auth.OperationWrite, auth.ResourceTransactionalID, o.transactionalID)
+		if view.TransactionalID == nil || !o.broker.allowed(o.request, auth.OperationWrite, auth.ResourceTransactionalID, o.transactionalID) {
 			return kerr.TransactionalIDAuthorizationFailed
 		}
 	}
@@ -334,7 +331,6 @@ func (o *produceOperation) appendOne(p *producePartition) (verified bool) {
 }
 
 func (o *produceOperation) mayWrite(p *producePartition) bool {
-	session := o.request.Session
 	name := ""
 	switch {
 	case p.state != nil:
@@ -346,8 +342,7 @@ func (o *produceOperation) mayWrite(p *producePartition) bool {
 	default:
 		name = string(p.topicName)
 	}
-	return o.broker.Authorizer.Authorize(session.Principal, session.RemoteHost, auth.OperationWrite, auth.ResourceTopic, name) ||
-		auth.Denied(o.broker.Authorizer, o.request.API.Name, o.request.Session.Principal, o.request.Session.RemoteHost, auth.OperationWrite, auth.ResourceTopic, name)
+	return o.broker.allowed(o.request, auth.OperationWrite, auth.ResourceTopic, name)
 }
 
 func (p *producePartition) fail(code *kerr.Error) { p.code = code.Code }

@@ -232,9 +232,7 @@ func (o *fetchOperation) addRemembered(s *fetchSession, at int32) {
 // may not be described is not told from one that does not exist.
 func (o *fetchOperation) resolve() {
 	b := o.broker
-	session := o.request.Session
-	if o.follower && !b.Authorizer.Authorize(session.Principal, session.RemoteHost, auth.OperationClusterAction, auth.ResourceCluster, auth.ClusterName) {
-		auth.Denied(b.Authorizer, o.request.API.Name, o.request.Session.Principal, o.request.Session.RemoteHost, auth.OperationClusterAction, auth.ResourceCluster, auth.ClusterName)
+	if o.follower && !b.allowed(o.request, auth.OperationClusterAction, auth.ResourceCluster, auth.ClusterName) {
 		for i := range o.partitions {
 			o.partitions[i].refuse(kerr.TopicAuthorizationFailed)
 		}
@@ -268,8 +266,7 @@ func (o *fetchOperation) resolve() {
 		if name == allowedTopic {
 			continue
 		}
-		if !b.Authorizer.Authorize(session.Principal, session.RemoteHost, auth.OperationRead, auth.ResourceTopic, name) {
-			auth.Denied(b.Authorizer, o.request.API.Name, o.request.Session.Principal, o.request.Session.RemoteHost, auth.OperationRead, auth.ResourceTopic, name)
+		if !b.allowed(o.request, auth.OperationRead, auth.ResourceTopic, name) {
 			p.refuse(kerr.TopicAuthorizationFailed)
 			continue
 		}

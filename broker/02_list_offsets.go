@@ -99,14 +99,12 @@ func (l *listOffsets) refuse(code *kerr.Error) *kmsg.ListOffsetsResponse {
 }
 
 func (l *listOffsets) answer() *kmsg.ListOffsetsResponse {
-	session := l.request.Session
 	l.findDuplicates()
 	allowed := make(map[string]bool, len(l.message.Topics))
 	return l.build(func(topic string, asked *kmsg.ListOffsetsRequestTopicPartition, answer *kmsg.ListOffsetsResponseTopicPartition) error {
 		may, known := allowed[topic]
 		if !known {
-			may = l.broker.Authorizer.Authorize(session.Principal, session.RemoteHost, auth.OperationDescribe, auth.ResourceTopic, topic) ||
-				auth.Denied(l.broker.Authorizer, l.request.API.Name, l.request.Session.Principal, l.request.Session.RemoteHost, auth.OperationDescribe, auth.ResourceTopic, topic)
+			may = l.broker.allowed(l.request, auth.OperationDescribe, auth.ResourceTopic, topic)
 			allowed[topic] = may
 		}
 		switch {

@@ -54,8 +54,7 @@ func (b *Broker) offsetsForLeaderEpochs(request *codec.Request, message *kmsg.Of
 		asked := &message.Topics[i]
 		topic := kmsg.NewOffsetForLeaderEpochResponseTopic()
 		topic.Topic = asked.Topic
-		may := all || b.Authorizer.Authorize(session.Principal, session.RemoteHost, auth.OperationDescribe, auth.ResourceTopic, asked.Topic) ||
-			auth.Denied(b.Authorizer, request.API.Name, request.Session.Principal, request.Session.RemoteHost, auth.OperationDescribe, auth.ResourceTopic, asked.Topic)
+		may := all || b.allowed(request, auth.OperationDescribe, auth.ResourceTopic, asked.Topic)
 		for j := range asked.Partitions {
 			topic.Partitions = append(topic.Partitions, b.offsetForLeaderEpoch(asked.Topic, &asked.Partitions[j], message.ReplicaID, may))
 		}

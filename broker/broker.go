@@ -191,6 +191,12 @@ func (b *Broker) APIs() []codec.API {
 	return append(apis, b.coordinators.APIs()...)
 }
 
+// allowed asks the authorizer whether the client of r may do operation. A denial is told.
+func (b *Broker) allowed(r *codec.Request, operation auth.Operation, resource auth.ResourceType, name string) bool {
+	return b.Authorizer.Authorize(r.Session.Principal, r.Session.RemoteHost, operation, resource, name) ||
+		auth.Denied(b.Authorizer, r.API.Name, r.Session.Principal, r.Session.RemoteHost, operation, resource, name)
+}
+
 // SetRegistry gives the broker the APIs that it dispatches and advertises: all of
 // them, those marked unstable only with unstable.api.versions.enable. Once, before
 // the network starts.

@@ -55,7 +55,7 @@ func TestColdReadsStallNoLoop(t *testing.T) {
 			t.Errorf("the cold workers waited %d times: the trace does not see them", stalls["cold worker"].n)
 		}
 		for what, s := range stalls {
-			// One run in four met one wait, presumably a page evicted between a cold worker's look and the loop's sendmsg, so the
+			// Two of six phases met one and two waits, presumably a page evicted between a cold worker's look and the loop's sendmsg, so the
 			// bar is not zero. It was 27 to 91 before the workers took all reads of a cold segment.
 			if strings.HasPrefix(what, "LOOP") && s.n > 3 {
 				t.Errorf("a network loop waited %d times for a disk in a fetch; one stack:\n%s", s.n, s.stack)

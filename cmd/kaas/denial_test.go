@@ -52,18 +52,7 @@ spec:
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	create := kmsg.NewPtrCreateTopicsRequest()
-	create.SetVersion(4)
-	create.TimeoutMillis = 30_000
-	topic := kmsg.NewCreateTopicsRequestTopic()
-	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = "hidden", 1, 1
-	create.Topics = append(create.Topics, topic)
-	send(t, c, create)
-	created := create.ResponseKind().(*kmsg.CreateTopicsResponse)
-	receive(t, c, created)
-	if created.Topics[0].ErrorCode != 0 {
-		t.Fatal(kerr.ErrorForCode(created.Topics[0].ErrorCode))
-	}
+	createTopic(t, c, "hidden", 1)
 	// Write on topics that do not exist yet lets a producer be idempotent (KIP-679).
 	producer := kmsg.NewPtrInitProducerIDRequest()
 	producer.SetVersion(1)

@@ -343,13 +343,7 @@ func TestMetricsAreComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	create := kmsg.NewPtrCreateTopicsRequest()
-	create.SetVersion(4)
-	create.TimeoutMillis = 30_000
-	topic := kmsg.NewCreateTopicsRequestTopic()
-	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = "counted", 3, 1
-	create.Topics = append(create.Topics, topic)
-	send(t, c, create)
+	createTopic(t, c, "counted", 3)
 	var body []byte
 	await(t, "the topic's partitions are counted", func() bool {
 		response, err := http.Get("http://" + ready["http"].(string) + "/metrics")
@@ -604,5 +598,21 @@ func TestSignalThatComesTwiceIsOne(t *testing.T) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	if code := p.awaitExit(); code != 0 || !strings.Contains(p.text(), `"msg":"stopped"`) {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+func createTopic(t *testing.T, c net.Conn, name string, partitions int32) {
+	t.Helper()
+	request := kmsg.NewPtrCreateTopicsRequest()
+	request.SetVersion(4)
+	request.TimeoutMillis = 30_000
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, partitions, 1
+	request.Topics = append(request.Topics, topic)
+	send(t, c, request)
+	response := request.ResponseKind().(*kmsg.CreateTopicsResponse)
+	receive(t, c, response)
+	if err := kerr.ErrorForCode(response.Topics[0].ErrorCode); err != nil {
+		t.Fatalf("topic %s: %v", name, err)
 	}
 }

@@ -70,7 +70,6 @@ func (s *States) forget(id int64, e *entry) {
 
 // Encode makes the bytes of the snapshot. lock is the one that guards the states; it is taken again and again for a moment.
 // Snapshots of the same states are encoded in the order in which they were taken, one at a time.
-// +checklocksignore: it takes the function that runs under the lock for one that leaves it locked.
 func (n *Snapshot) Encode(lock sync.Locker) []byte {
 	s := n.states
 	if s == nil {
