@@ -61,11 +61,11 @@ func (r *BrokerConfigReconciler) reconcile(ctx context.Context) (again bool) {
 			switch {
 			case !c.For(id):
 			case c == holder:
-				statuses[c.Metadata.Name] = desiredConfig(c, func(values map[string]string) error { return r.options.Check(id != nil, values) })
+				statuses[c.Metadata.Name] = r.desired(c, func(values map[string]string) error { return r.options.Check(id != nil, values) })
 				layers[i] = statuses[c.Metadata.Name].Config
 			default:
-				statuses[c.Metadata.Name] = meta.ConfigStatus{Conditions: ready("False", "BrokerConfigConflict",
-					fmt.Sprintf("the older KafkaBrokerConfig %s speaks of the same brokers; merge the two", holder.Metadata.Name))}
+				statuses[c.Metadata.Name] = r.conflict(c, "BrokerConfigConflict",
+					fmt.Sprintf("the older KafkaBrokerConfig %s speaks of the same brokers; merge the two", holder.Metadata.Name))
 			}
 		}
 	}

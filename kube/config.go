@@ -56,11 +56,11 @@ func (r *ConfigReconciler) reconcile(ctx context.Context) (again bool) {
 		for _, object := range objects {
 			c := object.(*meta.KafkaConfig)
 			if c != holder {
-				statuses[c.Metadata.Name] = meta.ConfigStatus{Conditions: ready("False", "ConfigConflict",
-					fmt.Sprintf("the older %s %s speaks of the same name; merge the two", c.Kind, holder.Metadata.Name))}
+				statuses[c.Metadata.Name] = r.conflict(c, "ConfigConflict",
+					fmt.Sprintf("the older %s %s speaks of the same name; merge the two", c.Kind, holder.Metadata.Name))
 				continue
 			}
-			status := desiredConfig(c, func(values map[string]string) error { return r.options.Check(name, values) })
+			status := r.desired(c, func(values map[string]string) error { return r.options.Check(name, values) })
 			statuses[c.Metadata.Name] = status
 			if len(status.Config) > 0 {
 				inForce[name] = status.Config

@@ -27,14 +27,17 @@ type configResources[T configResource] struct {
 	clock  func() time.Time
 
 	objects map[string]T // by resource name
-	again   bool         // a status could not be written
+	// accepted is the last config that was taken, by uid. Status has it too, but only
+	// once it could be written: an edit in between makes that a conflict.
+	accepted map[string]map[string]string
+	again    bool // a status could not be written
 }
 
 func newConfigResources[T configResource](store meta.ResourceStore, logger *slog.Logger, clock func() time.Time) configResources[T] {
 	if clock == nil {
 		clock = time.Now
 	}
-	return configResources[T]{store: store, logger: logger, clock: clock}
+	return configResources[T]{store: store, logger: logger, clock: clock, accepted: make(map[string]map[string]string)}
 }
 
 func (r *configResources[T]) forget() { r.objects = make(map[string]T) }
@@ -53,21 +56,28 @@ func (r *configResources[T]) note(event meta.Event) {
 // sorted are the resources in the order of their names.
 func (r *configResources[T]) sorted() []T {
 	all := make([]T, 0, len(r.objects))
+	uids := make(map[string]bool, len(r.objects))
 	for _, name := range slices.Sorted(maps.Keys(r.objects)) {
 		all = append(all, r.objects[name])
+		uids[r.objects[name].Meta().UID] = true
 	}
+	maps.DeleteFunc(r.accepted, func(uid string, _ map[string]string) bool { return !uids[uid] })
 	return all
 }
 
-// desiredConfig is taken whole or not at all: while a spec is refused, what was in force
-// before stays.
-func desiredConfig(c configResource, check func(values map[string]string) error) meta.ConfigStatus {
+// desired is the status of a resource that is in force. Its config is taken whole or not
+// at all: while a spec is refused, what was in force before stays.
+func (r *configResources[T]) desired(c T, check func(values map[string]string) error) meta.ConfigStatus {
 	values, err := c.ConfigValues()
 	if err == nil {
 		err = check(values)
 	}
 	if err != nil {
-		return meta.ConfigStatus{Config: maps.Clone(c.ConfigStatus().Config), Conditions: ready("False", "InvalidConfig", err.Error())}
+		before, known := r.accepted[c.Meta().UID]
+		if !known {
+			before = c.ConfigStatus().Config
+		}
+		return meta.ConfigStatus{Config: maps.Clone(before), Conditions: ready("False", "InvalidConfig", err.Error())}
 	}
 	for key, value := range values {
 		values[key] = strings.TrimSpace(value)
@@ -75,7 +85,14 @@ func desiredConfig(c configResource, check func(values map[string]string) error)
 	if len(values) == 0 {
 		values = nil
 	}
+	r.accepted[c.Meta().UID] = values
 	return meta.ConfigStatus{Config: values, Conditions: ready("True", "Reconciled", "")}
+}
+
+// conflict is the status of a resource that an older one keeps from being in force.
+func (r *configResources[T]) conflict(c T, reason, message string) meta.ConfigStatus {
+	delete(r.accepted, c.Meta().UID)
+	return meta.ConfigStatus{Conditions: ready("False", reason, message)}
 }
 
 // write stores statuses, by resource name, that differ from those that stand there.
