@@ -168,6 +168,10 @@ func TestCompactionOfEveryCodec(t *testing.T) {
 	if cleanNow(t, p) {
 		t.Fatal("the same part is cleaned twice")
 	}
+	c := h.s.Counters()
+	if rounds, read, written := c.CleanerRounds.Load(), c.CleanerReadBytes.Load(), c.CleanerWrittenBytes.Load(); rounds != 1 || written <= 0 || read <= 2*written {
+		t.Fatalf("%d rounds are counted, %d bytes read and %d written", rounds, read, written)
+	}
 	for range 2 {
 		h.restart()
 		p = h.partition("c", compacted)
@@ -179,6 +183,33 @@ func TestCompactionOfEveryCodec(t *testing.T) {
 	found, ok, err := p.OffsetForTimestamp(context.Background(), now, ReadUncommitted)
 	if err != nil || !ok || found.Offset != want[0].offset {
 		t.Fatalf("lookup by time: %+v %v %v, want offset %d", found, ok, err, want[0].offset)
+	}
+}
+
+// TestUncleanable: a log that can't be read is left alone until the next start, and said to be.
+func TestUncleanable(t *testing.T) {
+	t.Parallel()
+	h := start(t, inMemory)
+	p := h.partition("c", compacted)
+	for n := range 30 {
+		put(t, p, keyed(0, h.s.nowMs(), fmt.Sprintf("k%d=%d %s", n%3, n, strings.Repeat("x", 300))))
+	}
+	name := p.segments.Load().all[1].Path(layout.LogSuffix)
+	f, err := h.s.fs.OpenFile(name, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{0xff}, 100); err != nil { // in a record
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if p.Uncleanable() || h.s.compactor.cleanFilthiest() || !p.Uncleanable() || h.s.compactor.cleanFilthiest() {
+		t.Error("a damaged log was compacted, or is not said to be uncleanable")
+	}
+	if c := h.s.Counters(); c.CleanerRounds.Load() != 0 || c.CleanerReadBytes.Load() == 0 {
+		t.Errorf("%d rounds, %d bytes read", c.CleanerRounds.Load(), c.CleanerReadBytes.Load())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"kaas/logstore/cleaner"
@@ -32,8 +33,11 @@ type compactor struct {
 type cleanState struct {
 	cancel      context.CancelFunc // of the running round; nil: none
 	held        bool               // being moved: no round may begin
-	uncleanable bool               // a round found a log that it can't read; until the next start
+	uncleanable atomic.Bool        // a round found a log that it can't read; until the next start
 }
+
+// Uncleanable says that the log is compacted no more until the next start: its files can't be read.
+func (p *Partition) Uncleanable() bool { return p.cleanState.uncleanable.Load() }
 
 func newCompactor(s *Store) *compactor {
 	o := s.options.Cleaner
@@ -146,11 +150,11 @@ func (c *compactor) cleanFilthiest() bool {
 	defer c.mu.Unlock()
 	best.cleanState.cancel()
 	best.cleanState.cancel = nil
-	best.cleanState.uncleanable = cleaner.Unreadable(err)
+	best.cleanState.uncleanable.Store(cleaner.Unreadable(err))
 	c.left.Broadcast()
 	switch {
 	case err == nil || ctx.Err() != nil || errors.Is(err, ErrClosed):
-	case best.cleanState.uncleanable:
+	case best.Uncleanable():
 		c.store.logger.Error("log not compacted any more until the next start", "topic", best.topic, "partition", best.id, "error", err)
 	default:
 		c.store.logger.Warn("log not compacted, again later", "topic", best.topic, "partition", best.id, "error", err)
@@ -177,7 +181,7 @@ func (c *compactor) planOf(p *Partition) (cleaner.Plan, bool) {
 		return cleaner.Plan{}, false
 	}
 	c.mu.Lock()
-	idle := p.cleanState.cancel == nil && !p.cleanState.uncleanable && !p.cleanState.held
+	idle := p.cleanState.cancel == nil && !p.Uncleanable() && !p.cleanState.held
 	c.mu.Unlock()
 	if !idle {
 		return cleaner.Plan{}, false
@@ -232,7 +236,7 @@ func (p *Partition) timesOf(g *segment.Segment, s *cleaner.Segment) error {
 }
 
 // clean is one round (Cleaner.doClean).
-func (p *Partition) clean(ctx context.Context, c *compactor, plan cleaner.Plan) error {
+func (p *Partition) clean(ctx context.Context, c *compactor, plan cleaner.Plan) (err error) {
 	started := time.Now()
 	if err := p.writeOut(); err != nil {
 		return err
@@ -256,6 +260,7 @@ func (p *Partition) clean(ctx context.Context, c *compactor, plan cleaner.Plan) 
 		DedupeBytes: o.DedupeBufferBytes / int64(o.Threads), BufferBytes: max(o.IOBufferBytes/o.Threads/2, 4096),
 		Producers: producers,
 	}
+	defer func() { p.store.counters.Totals.Add(&r.Stats, err != nil) }()
 	dirty := sources
 	for len(dirty) > 0 && dirty[0].EndOffset <= plan.FirstDirtyOffset {
 		dirty = dirty[1:]
@@ -281,7 +286,6 @@ func (p *Partition) clean(ctx context.Context, c *compactor, plan cleaner.Plan) 
 	if err := p.store.writeCheckpoints(p.logDir(), nil); err != nil {
 		return fmt.Errorf("%s: %w", layout.CleanedToName, err)
 	}
-	p.store.counters.CleanerRounds.Add(1)
 	p.store.logger.Info("log compacted", "topic", p.topic, "partition", p.id, "from", plan.FirstDirtyOffset, "to", end, "keys", r.Stats.Keys,
 		"recordsRead", r.Stats.RecordsRead, "recordsKept", r.Stats.RecordsKept, "recordsWithoutKey", r.Stats.RecordsWithoutKey,
 		"bytesRead", r.Stats.BytesRead, "bytesWritten", r.Stats.BytesWritten, "took", time.Since(started))

@@ -222,6 +222,7 @@ func (j *commitJournal) room() int64 {
 		return room
 	}
 	full := j.journal.Active()
+	j.store.counters.JournalTurns.Add(1)
 	factor := j.journal.Switch(j.store.nowMs())
 	j.begin(func() { j.writeBack(full, factor) })
 	return j.journal.Room() - limits.CommitJournalMarkBytes
@@ -299,6 +300,7 @@ func (j *commitJournal) append(b *journal.Block, parts []roundPart) error {
 		j.store.logger.Error("commit journal failed", "dir", j.dir.path, "error", err)
 		return err
 	}
+	j.store.counters.JournalBytes.Add(b.Len())
 	j.last = j.journal.Sequence()
 	held := j.held[j.journal.Active()]
 	for i := range parts {

@@ -280,6 +280,9 @@ func TestMarksAloneFillTheJournal(t *testing.T) {
 		awaitWriteBack(t, j)
 	}
 	put(t, p, records("y"))
+	if c := h.s.Counters(); c.JournalTurns.Load() < 2 || c.JournalBytes.Load() < 3*smallJournal {
+		t.Errorf("%d turns, %d bytes are counted", c.JournalTurns.Load(), c.JournalBytes.Load())
+	}
 	h.crash()
 	expect(t, h.partition("t"), "x", "y")
 }

@@ -19,6 +19,7 @@ import (
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
 	"kaas/logstore/checkpoint"
+	"kaas/logstore/cleaner"
 	"kaas/logstore/groupcommit"
 	"kaas/logstore/layout"
 	"kaas/logstore/producer"
@@ -30,11 +31,11 @@ import (
 type Counters struct {
 	segment.LookupCounters
 	groupcommit.Counters
+	cleaner.Totals
 	KeyCheckBatches   atomic.Int64 // batches decoded to see that every record has a key (compacted topics)
 	CountCheckBatches atomic.Int64 // batches decoded because they claim more records than such bytes mostly hold
 	// Bytes scanned by recoveries, and bytes cut off torn tails.
 	RecoveredBytes, CutBytes atomic.Int64
-	CleanerRounds            atomic.Int64 // logs compacted
 	Reopened                 atomic.Int64 // partitions that came back after their disk failed
 }
 

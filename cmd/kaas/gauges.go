@@ -20,7 +20,11 @@ func storeMetrics(registry *obs.Registry, store *logstore.Store) {
 	counters := store.Counters()
 	for name, value := range map[string]func() int64{
 		"kaas_commit_round_partitions_total": counters.RoundTasks.Load,
+		"kaas_commit_journal_bytes_total":    counters.JournalBytes.Load,
+		"kaas_commit_journal_turns_total":    counters.JournalTurns.Load,
 		"kaas_cleaner_rounds_total":          counters.CleanerRounds.Load,
+		"kaas_cleaner_read_bytes_total":      counters.CleanerReadBytes.Load,
+		"kaas_cleaner_written_bytes_total":   counters.CleanerWrittenBytes.Load,
 		"kaas_recovery_read_bytes_total":     counters.RecoveredBytes.Load,
 		"kaas_recovery_cut_bytes_total":      counters.CutBytes.Load,
 		"kaas_partitions_reopened_total":     counters.Reopened.Load,
@@ -55,9 +59,10 @@ type storeCensus struct {
 }
 
 type dirCensus struct {
-	dir        string
-	partitions int
-	bytes      int64
+	dir         string
+	partitions  int
+	uncleanable int
+	bytes       int64
 }
 
 type topicCensus struct {
@@ -83,6 +88,9 @@ func censusOf(store *logstore.Store) (c storeCensus) {
 		if at, ok := dirs[p.Dir()]; ok {
 			c.dirs[at].partitions++
 			c.dirs[at].bytes += size
+			if p.Uncleanable() {
+				c.dirs[at].uncleanable++
+			}
 		}
 		if p.Stalled() {
 			c.stalled++
@@ -121,6 +129,7 @@ func (c *storeCensus) add(add obs.Add) {
 	for _, d := range c.dirs {
 		add("kaas_log_dir_partitions", float64(d.partitions), d.dir)
 		add("kaas_log_dir_size_bytes", float64(d.bytes), d.dir)
+		add("kaas_cleaner_uncleanable_partitions", float64(d.uncleanable), d.dir)
 		absent := 0.0
 		if full, err := filepath.Abs(d.dir); err == nil && slices.Contains(missing, full) {
 			missing = slices.DeleteFunc(missing, func(dir string) bool { return dir == full })

@@ -10,6 +10,8 @@ import (
 // Counters are what a Committer counts. Any goroutine may read them, and may set the histograms.
 type Counters struct {
 	RoundTasks   atomic.Int64                  // committed by rounds of groups
+	JournalBytes atomic.Int64                  // of the blocks that rounds wrote, padding included
+	JournalTurns atomic.Int64                  // halves of journals that were full, and whose logs were then written back
 	RoundSeconds atomic.Pointer[obs.Histogram] // of rounds that committed something; nil: nobody looks
 	TaskSeconds  atomic.Pointer[obs.Histogram] // of tasks that were committed alone
 }
