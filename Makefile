@@ -11,7 +11,7 @@ RACE := $(foreach d,internal/bufpool internal/delay obs auth quota netio logstor
 # The race detector links against the C library.
 CC_FOUND := $(shell command -v gcc || command -v clang)
 
-.PHONY: build run test race lint generate e2e conformance kubernetes bench profile bench-compare bench-check bench-baseline fuzz-short nightly clean FORCE
+.PHONY: build run test race lint generate e2e conformance kubernetes bench profile bench-compare bench-table bench-check bench-baseline fuzz-short nightly clean FORCE
 
 build: kaas
 
@@ -72,6 +72,7 @@ kubernetes: build
 
 # Where kaas stands against the limits of this machine: about 15 minutes, alone.
 # ROWS=durable,tail measures only these scenarios; ./kaas bench --list names all.
+# A run in pieces is one table with make bench-table.
 bench: build bin/kaas-without-profile
 	./kaas bench --rows '$(ROWS)' $(BENCHFLAGS)
 
@@ -79,9 +80,14 @@ bin/kaas-without-profile: FORCE
 	CGO_ENABLED=0 $(GO) build -trimpath -pgo=off -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/kaas
 
 # Side by side with Apache Kafka (Java and Maven), or with the broker at RIVAL=host:port.
+# ROWS='storm;latency' compares only these; ./kaas bench compare --list names all.
 RIVAL ?= kafka
 bench-compare: build
-	./kaas bench compare --rival $(RIVAL) $(BENCHFLAGS)
+	./kaas bench compare --rival $(RIVAL) --rows '$(ROWS)' $(BENCHFLAGS)
+
+# The newest row of each target, of whichever run; BENCHFLAGS='--commit 190826d --all'
+bench-table: build
+	./kaas bench table $(BENCHFLAGS)
 
 # A new profile for the build, from the scenarios of bench-compare against kaas alone.
 profile: build

@@ -91,8 +91,9 @@ var layers = []layer{
 		modules: []string{"github.com/spf13/cobra"}, why: "wiring: it may see every room and decides nothing about Kafka"},
 
 	// Beside the tower: they drive a broker from outside.
-	{dir: "bench/generator", modules: []string{"github.com/magiconair/properties", "github.com/twmb/franz-go", "github.com/HdrHistogram/hdrhistogram-go", "github.com/spf13/cobra", "golang.org/x/sys/unix"}, why: "a client like any other"},
-	{dir: "bench/rig", modules: []string{"github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/kmsg", "github.com/panjf2000/gnet/v2", "golang.org/x/sys/unix"}, why: "drives processes, and is what they are measured against"},
+	{dir: "bench/pacing", modules: []string{"golang.org/x/sys/unix"}, why: "a thread that sleeps"},
+	{dir: "bench/generator", may: []string{"bench/pacing"}, modules: []string{"github.com/magiconair/properties", "github.com/twmb/franz-go", "github.com/HdrHistogram/hdrhistogram-go", "github.com/spf13/cobra", "golang.org/x/sys/unix"}, why: "a client like any other"},
+	{dir: "bench/rig", may: []string{"bench/pacing"}, modules: []string{"github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/kmsg", "github.com/panjf2000/gnet/v2", "golang.org/x/sys/unix"}, why: "drives processes, and is what they are measured against"},
 	{dir: "bench", may: []string{"bench/generator", "bench/rig"}, modules: []string{"github.com/twmb/franz-go", "github.com/spf13/cobra", "golang.org/x/sys/unix"}, why: "imports no room, so it cannot agree with a bug of one"},
 	{dir: "bench/commitbench", modules: []string{"golang.org/x/sys/unix"}, why: "system calls of its own: what it measures is below kaas"},
 	{dir: "e2e/kubernetes", modules: []string{"github.com/twmb/franz-go", "sigs.k8s.io/yaml"}, why: "imports no room; an API server and kaas judge the same manifests"},

@@ -1,11 +1,13 @@
 package bench
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -132,7 +134,7 @@ func TestScenariosThatFail(t *testing.T) {
 		if len(figures) == 0 || figures[len(figures)-1].Verdict != failed {
 			t.Errorf("%s: %+v", name, figures)
 		}
-		if name == "late" && !strings.Contains(figures[0].Note, "more than 1s") || name == "error" && len(figures) != 2 {
+		if name == "late" && !strings.Contains(figures[len(figures)-1].Note, "more than 1s") || name == "error" && len(figures) != 3 {
 			t.Errorf("%s: %+v", name, figures)
 		}
 	}
@@ -192,6 +194,7 @@ func TestContestFigures(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"produce and follow, 64 KB batches, 16 partitions":        "CPU per GB, ratio to kafka ≤ 0.25 met",
+		"produce and follow, 256 KB batches, 16 partitions":       "CPU per GB, ratio to kafka ≤ 0.25 met",
 		"16 KB batches, 100 partitions and connections, acks=all": "throughput, ratio to kafka ≥ 10 met",
 		"storm: 1 to 10 keyed records of 100 B, 200 connections":  "requests per CPU second, ratio to kafka ≥ 5 met",
 		"read a backlog, 1 MiB fetches on 2 connections":          "CPU per GB, ratio to kafka ≤ 1 met",
@@ -211,7 +214,73 @@ func TestContestFigures(t *testing.T) {
 	if err := checkRows("no such"); err == nil || !strings.Contains(err.Error(), "8 readers at the tail") {
 		t.Error(err)
 	}
-	if only := chosen(" storm ;latency"); !only(contests()[8].name) || !only(latencyRows) || only(idleRows) || !chosen("")(idleRows) {
+	if only := chosen(" storm ;latency"); !only("storm: 1 to 10") || !only(latencyRows) || only(restRows) || !chosen("")(restRows) {
 		t.Error("rows are chosen by parts of their names")
+	}
+}
+
+// TestPieces: what was measured in pieces is one table, of each scenario its newest run, and a target without a row says so.
+func TestPieces(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	run := func(commit, at string, figures ...figure) {
+		t.Helper()
+		if _, err := (header{Time: at, Commit: commit, Host: host{Load1: 0.3}}).save(dir, figures); err != nil {
+			t.Fatal(err)
+		}
+	}
+	echo := func(value float64) figure {
+		return newFigure("storm", "kaas", "requests per CPU second, ratio to a bare gnet echo", "1", "", []float64{value}).atLeast(0.5)
+	}
+	run("aaaa", "2026-01-01T10:00:00Z", echo(0.4), newFigure("storm", "kaas", "a row that is measured no more", "1", "", []float64{1}))
+	run("bbbb", "2026-01-01T12:00:00Z", echo(0.6))
+	run("bbbb", "2026-01-01T11:00:00Z", echo(0.5)) // began before and ended after the one that counts
+	run("bbbb", "2026-01-02T09:00:00Z", failure("drain", errors.New("the disk is gone\nand more")))
+	for _, c := range []struct {
+		commit string
+		since  time.Time
+		want   []string
+		not    string
+	}{
+		{"", time.Time{}, []string{"0.6", "met", "bbbb", "drain: the disk is gone", "not measured"}, "no more"},
+		{"aa", time.Time{}, []string{"0.4", "missed", "no more"}, "drain: "},
+		{"", time.Date(2026, 1, 1, 11, 30, 0, 0, time.UTC), []string{"0.6"}, "0.4"},
+	} {
+		lines, err := readResults(dir, c.commit, c.since)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		writeTable(&out, lines, true)
+		for _, want := range c.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%+v: no %q in\n%s", c, want, &out)
+			}
+		}
+		if strings.Contains(out.String(), c.not) {
+			t.Errorf("%+v: %q in\n%s", c, c.not, &out)
+		}
+	}
+}
+
+// TestMeter: who loads a full machine says so.
+func TestMeter(t *testing.T) {
+	t.Parallel()
+	var none *meter
+	m := &meter{}
+	for _, m := range []*meter{none, m} {
+		if err := m.during(func() error { time.Sleep(20 * time.Millisecond); return errors.New("no") }); err == nil {
+			t.Error("an error is lost")
+		}
+	}
+	if f := m.figures("s"); len(f) != 2 || f[0].Side != loadSide || len(f[0].Values) != 1 || f[0].Median < 0 || f[1].Median < 0 {
+		t.Errorf("%+v", f)
+	}
+	if f := (&meter{}).figures("s"); f != nil {
+		t.Errorf("nothing was metered: %+v", f)
+	}
+	processors := float64(runtime.NumCPU())
+	if !saturated(processors/2, 0) || saturated(processors/2, processors/4) || saturated(processors/10, 0) {
+		t.Error("saturated is a full machine of which the load has a large part")
 	}
 }

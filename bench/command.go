@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,7 @@ type options struct {
 	RecoveryBytes  int64  // written before kill -9
 	WithoutProfile string // the binary built without profiles/default.pgo
 	Children       *children
+	Meter          *meter
 	Rounds         int      // each is one A B B A
 	Starts         int      // measured starts
 	Prefix         []string // before the broker's command line: valgrind and its options
@@ -81,7 +83,7 @@ Measure alone: other work on the machine is in every figure.`,
 	flags.StringVar(&o.WithoutProfile, "without-profile", filepath.Join("bin", "kaas-without-profile"), "the same program built with -pgo=off, for the scenario pgo")
 	flags.IntVar(&o.Rounds, "rounds", 2, "rounds of A B B A")
 	flags.IntVar(&o.Starts, "starts", 15, "measured starts of the broker")
-	command.AddCommand(generator.Command(), framesCommand(), rawCommand(), echoCommand(), compareCommand(self), profileCommand(self), checkCommand(self), baselineCommand(self))
+	command.AddCommand(generator.Command(), framesCommand(), rawCommand(), echoCommand(), compareCommand(self), tableCommand(), profileCommand(self), checkCommand(self), baselineCommand(self))
 	return command
 }
 
@@ -89,6 +91,7 @@ Measure alone: other work on the machine is in every figure.`,
 func compareCommand(self string) *cobra.Command {
 	o := compareOptions{}
 	var megabytes int64
+	var list bool
 	command := &cobra.Command{
 		Use:   "compare",
 		Short: "Measure kaas and another broker side by side",
@@ -107,6 +110,10 @@ address of a broker that runs. Each row says what was durable.`,
   kaas bench compare --rival 127.0.0.1:19092 --rival-pid 4711`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if list {
+				fmt.Fprintln(command.OutOrStdout(), strings.Join(compareRows(), "\n"))
+				return nil
+			}
 			o.Bytes = megabytes * 1_000_000
 			if err := o.check(); err != nil {
 				return err
@@ -120,7 +127,8 @@ address of a broker that runs. Each row says what was durable.`,
 	flags.IntVar(&o.RivalPID, "rival-pid", 0, "process of a rival that runs, for its processor time")
 	flags.StringVar(&o.Rows, "rows", "", "parts of the rows' names, separated by semicolons; empty: all")
 	flags.StringVar(&o.Launcher, "launcher", filepath.Join("e2e", "kafka", "broker"), "starts Apache Kafka from a server.properties")
-	flags.DurationVar(&o.WarmUp, "warm-up", 45*time.Second, "of the rival")
+	flags.BoolVar(&list, "list", false, "name the rows and end")
+	flags.DurationVar(&o.WarmUp, "warm-up", 30*time.Second, "of the rival, by the loads that are chosen")
 	flags.StringVar(&o.DataParent, "data", os.TempDir(), "where the data directories are made and removed")
 	flags.StringVar(&o.Results, "results", filepath.Join("bench", "results"), "where the row of the run is appended; empty writes none")
 	flags.Int64Var(&megabytes, "megabytes", 500, "moved in each measured run")
@@ -206,6 +214,7 @@ func (o *framesOptions) run(out io.Writer) (err error) {
 			return err
 		}
 		fmt.Fprintf(out, "%d requests at intended times, %.0f a second: p50 %.3f p90 %.3f p99 %.3f p99.9 %.3f max %.3f ms\n", len(l), o.rate, l.At(0.5), l.At(0.9), l.At(0.99), l.At(0.999), l.At(1))
+		fmt.Fprintf(out, "of that the sender's own lateness: p50 %.3f p99 %.3f max %.3f ms\n", paced.Late.At(0.5), paced.Late.At(0.99), paced.Late.At(1))
 		fmt.Fprintf(out, "the generator itself used %.2f CPU s in %.1f s\n", (generator.OwnCPU() - before).Seconds(), time.Since(begin).Seconds())
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,42 +56,45 @@ func runCompare(o compareOptions, out io.Writer) (err error) {
 		return fmt.Errorf("warm-up of %s: %w", o.Rival, err)
 	}
 	sides := [2]*contender{{name: "kaas", address: ours.address, process: ours.Process}, rival}
-	wanted := chosen(o.Rows)
-	if rival.ready > 0 && wanted(idleRows) {
-		r.Figures = append(r.Figures, newFigure("idle", rival.name, "exec to listening", "ms", "", []float64{milliseconds(rival.ready)}))
-	}
-	if wanted(idleRows) {
-		r.Figures = append(r.Figures, footprints(sides, "resident memory, nothing asked of kaas, the rival warmed up")...)
-	}
-	for number, c := range contests() {
-		if !wanted(c.name) {
-			continue
-		}
-		figures, err := hold(o, c, number, sides, out)
-		r.Figures = append(r.Figures, figures...)
+	begin, path := time.Now(), ""
+	for _, p := range o.parts(sides, out) {
+		began := time.Now()
+		figures, err := p.run()
 		if err != nil { // the others are still worth having
-			r.Figures = append(r.Figures, failure(c.name, err))
+			figures = append(figures, failure(p.name, err))
 		}
-	}
-	for _, durable := range []bool{false, true} {
-		if !wanted(latencyRows) {
-			break
-		}
-		figures, err := latencies(o, sides, durable, out)
+		fmt.Fprintf(out, "%s took %.0f s\n", p.name, time.Since(began).Seconds())
 		r.Figures = append(r.Figures, figures...)
-		if err != nil {
-			r.Figures = append(r.Figures, failure("latency", err))
+		// At once: a run that is ended early leaves what it has.
+		if path, err = r.save(o.Results, figures); err != nil {
+			return fmt.Errorf("save the rows: %w", err)
 		}
 	}
-	if wanted(idleRows) {
-		r.Figures = append(r.Figures, footprints(sides, "resident memory, after all of it")...)
-	}
-	fmt.Fprintf(out, "=== %s\n%s\n%s\n%s=== %s\n", r.about(), tableOf(r.Figures), notesOf(r.Figures), tableOf(targets(r.Figures)), verdicts(r.Figures))
-	path, err := r.save(o.Results, r.Figures)
-	if err == nil && path != "" {
+	fmt.Fprintf(out, "=== %s\n%s\n%s\n%s=== %s, %.0f s in all\n", r.about(), tableOf(r.Figures), notesOf(r.Figures), tableOf(targets(r.Figures)), verdicts(r.Figures), time.Since(begin).Seconds())
+	if path != "" {
 		fmt.Fprintf(out, "%d rows were added to %s\n", len(r.Figures), path)
 	}
-	return err
+	return nil
+}
+
+// part is what --rows of a comparison selects.
+type part struct {
+	name string
+	run  func() ([]figure, error)
+}
+
+// parts are those that were chosen, in their order.
+func (o compareOptions) parts(sides [2]*contender, out io.Writer) (parts []part) {
+	all := []part{{restRows, func() ([]figure, error) { return atRest(sides, out) }}}
+	for number, c := range contests() {
+		all = append(all, part{c.name, func() ([]figure, error) { return hold(o, c, number, sides, out) }})
+	}
+	for _, durable := range []bool{false, true} {
+		all = append(all, part{latencyRows, func() ([]figure, error) { return latencies(o, sides, durable, out) }})
+	}
+	all = append(all, part{restRows, func() ([]figure, error) { return footprints(sides, "after all of it"), nil }})
+	wanted := chosen(o.Rows)
+	return slices.DeleteFunc(all, func(p part) bool { return !wanted(p.name) })
 }
 
 // contender is one side of a comparison. process is nil when its processor
@@ -152,17 +156,63 @@ func startRival(o compareOptions) (*contender, error) {
 	return c, nil
 }
 
-// footprints are the sides at rest.
-func footprints(sides [2]*contender, name string) (figures []figure) {
+// footprints are the sides' memory.
+func footprints(sides [2]*contender, when string) (figures []figure) {
 	for _, side := range sides {
 		if side.process == nil {
 			continue
 		}
-		if resident, _, err := side.process.Memory(); err == nil {
-			figures = append(figures, newFigure("idle", side.name, name, "MiB", "", []float64{float64(resident) / mib}))
+		if resident, anonymous, err := side.process.Memory(); err == nil {
+			figures = append(figures, newFigure(restRows, side.name, "resident memory, "+when, "MiB", "with the pages of mapped files, which the kernel may take back", []float64{float64(resident) / mib}),
+				newFigure(restRows, side.name, "anonymous memory, "+when, "MiB", "", []float64{float64(anonymous) / mib}))
 		}
 	}
 	return figures
+}
+
+// atRest measures what the sides cost while nothing is asked of them, and while 1,000 consumers wait.
+func atRest(sides [2]*contender, out io.Writer) (figures []figure, err error) {
+	if ready := sides[1].ready; ready > 0 {
+		figures = append(figures, newFigure(restRows, sides[1].name, "exec to listening", "ms", "", []float64{milliseconds(ready)}))
+	}
+	figures = append(figures, footprints(sides, "nothing asked of kaas, the rival warmed up")...)
+	const partitions, consumers, waitMs, length = 1000, 1000, 5000, 5 * time.Second
+	topic := fmt.Sprintf("rest-%d", time.Now().UnixNano())
+	for _, side := range sides {
+		if side.process == nil {
+			continue
+		}
+		idle := func() (float64, error) {
+			before, err := side.cpu()
+			if err != nil {
+				return 0, err
+			}
+			time.Sleep(length)
+			after, err := side.cpu()
+			return 100 * (after - before).Seconds() / length.Seconds(), err
+		}
+		alone, err := idle()
+		if err != nil {
+			return figures, err
+		}
+		d := rig.NewDriver(rig.Load{Topic: topic, Partitions: partitions, BatchBytes: 200, ValueBytes: 100}, side.address)
+		if err := d.CreateTopic(nil); err != nil {
+			return figures, fmt.Errorf("%s: %w", side.name, err)
+		}
+		polls, err := rig.StartPolls(side.address, topic, partitions, consumers, waitMs)
+		if err != nil {
+			return figures, fmt.Errorf("%s: %w", side.name, err)
+		}
+		time.Sleep(2 * time.Second) // the begin of 1,000 connections is not idle
+		waited, err := idle()
+		if err := errors.Join(err, polls.Close(), d.DeleteTopic()); err != nil {
+			return figures, fmt.Errorf("%s: %w", side.name, err)
+		}
+		fmt.Fprintf(out, "%-60s %-6s %.3f %% of a processor, %.3f with 1,000 partitions and consumers\n", restRows, side.name, alone, waited)
+		figures = append(figures, newFigure(restRows, side.name, "CPU, nothing asked", "% of a processor", "", []float64{alone}),
+			newFigure(restRows, side.name, "CPU, 1,000 partitions and consumers, max.wait 5000 ms", "% of a processor", "", []float64{waited}))
+	}
+	return figures, nil
 }
 
 // warmRival gives the rival's just-in-time compiler what it is going to see.
@@ -171,7 +221,12 @@ func warmRival(o compareOptions, rival *contender, out io.Writer) (err error) {
 		return nil
 	}
 	fmt.Fprintf(out, "warming %s up for %v\n", rival.name, o.WarmUp)
-	all, fakes := contests(), make([]*contender, len(contests()))
+	wanted := chosen(o.Rows) // what is going to be measured, or some of all
+	all := slices.DeleteFunc(contests(), func(c contest) bool { return !wanted(c.name) })
+	if len(all) == 0 {
+		all = contests()
+	}
+	fakes := make([]*contender, len(all))
 	defer func() {
 		for _, fake := range fakes {
 			if fake != nil {
@@ -215,8 +270,9 @@ func enter(c contest, topic string, side *contender) error {
 // bout is one measured run of one side.
 type bout struct {
 	rig.Outcome
-	cpu time.Duration
-	own time.Duration // of the load itself, which shares the machine with both sides
+	cpu  time.Duration
+	own  time.Duration // of the load itself, which shares the machine with both sides
+	idle time.Duration // of all processors together
 }
 
 // deleteAtOnce: what a run has written is gone before the next one. Otherwise the kernel writes it back meanwhile, and
@@ -335,7 +391,7 @@ func fight(bytes int64, c contest, side *contender) (b bout, err error) {
 	if err != nil {
 		return b, err
 	}
-	own := generator.OwnCPU()
+	own, idle := generator.OwnCPU(), idleTime()
 	if c.storm {
 		b.Produces = bytes / stormBytes
 		b.Bytes = b.Produces * stormBytes
@@ -347,7 +403,7 @@ func fight(bytes int64, c contest, side *contender) (b bout, err error) {
 		return b, err
 	}
 	after, err := side.cpu()
-	b.cpu, b.own = after-before, generator.OwnCPU()-own
+	b.cpu, b.own, b.idle = after-before, generator.OwnCPU()-own, idleTime()-idle
 	return b, err
 }
 
@@ -387,7 +443,7 @@ func contestFigures(c contest, sides [2]*contender, bouts [2][]bout) (figures []
 		for _, f := range []struct {
 			name, unit string
 			of         func(bout) float64
-		}{{"throughput", "MB/s", rate}, {"CPU", "s/GB", perGB}, {"requests per CPU second", "1/s", perCPU}, {"CPU of the load itself", "processors", ownShare}} {
+		}{{"throughput", "MB/s", rate}, {"CPU", "s/GB", perGB}, {"requests per CPU second", "1/s", perCPU}} {
 			if (f.unit == "s/GB" || f.unit == "1/s") && side.process == nil {
 				continue
 			}
@@ -396,6 +452,14 @@ func contestFigures(c contest, sides [2]*contender, bouts [2][]bout) (figures []
 				values = append(values, f.of(b))
 			}
 			figures = append(figures, newFigure(c.name, side.name, f.name, f.unit, c.stable(), values))
+		}
+		var own, idle []float64
+		for _, b := range bouts[i] {
+			own, idle = append(own, ownShare(b)), append(idle, b.idle.Seconds()/b.Took.Seconds())
+		}
+		for _, f := range loadFigures(c.name, side.name, own, idle) {
+			f.Note = strings.TrimSuffix(c.stable()+"; "+f.Note, "; ")
+			figures = append(figures, f)
 		}
 	}
 	ratio(throughputRatio, c.stable(), rate)
@@ -417,28 +481,35 @@ func latencies(o compareOptions, sides [2]*contender, durable bool, out io.Write
 		if err := enter(c, topic, side); err != nil {
 			return nil, err
 		}
-		paced[i] = &rig.Paced{Address: side.address, Frames: smallFrames(topic, 1, acks, 1100), Check: rig.ProduceAnswer(topic), Connections: 1, Rate: o.Rate, WarmUp: 2 * time.Second, Length: o.Length}
+		paced[i] = &rig.Paced{Address: side.address, Frames: smallFrames(topic, 1, acks, 1100), Check: rig.ProduceAnswer(topic), Connections: 1, Rate: o.Rate, WarmUp: 2 * time.Second, Length: o.Length, Follow: topic}
 	}
-	var found [2]quantiles
+	var found, delivered [2]quantiles
 	err = turns(o.Rounds, 2, func(i int) error {
 		l, err := paced[i].Run()
 		if err != nil {
 			return fmt.Errorf("%s: %w", sides[i].name, err)
 		}
 		found[i].add(l)
+		delivered[i].add(paced[i].Delivered)
 		sayLatency(out, fmt.Sprintf("latency, acks=%d", acks), sides[i].name, l)
+		sayLatency(out, fmt.Sprintf("latency, acks=%d", acks), sides[i].name+", read", paced[i].Delivered)
 		return nil
 	})
 	for i, side := range sides {
-		for _, f := range found[i].figures(scenario, side.name, "ack") {
+		for _, f := range append(found[i].figures(scenario, side.name, "ack"), delivered[i].figures(scenario, side.name, "read at the tail")...) {
 			figures = append(figures, f.noting(c.stable()))
 		}
 	}
-	ratio := newFigure(scenario, "kaas", "ack p99, ratio to "+sides[1].name, "1", c.stable(), ratios(found[0].p99, found[1].p99))
-	if sides[1].name == kafkaRival && !durable {
-		ratio = ratio.atMost(0.5)
+	for _, f := range []figure{
+		newFigure(scenario, "kaas", "ack p99, ratio to "+sides[1].name, "1", c.stable(), ratios(found[0].p99, found[1].p99)),
+		newFigure(scenario, "kaas", "read at the tail, p99, ratio to "+sides[1].name, "1", c.stable(), ratios(delivered[0].p99, delivered[1].p99)),
+	} {
+		if sides[1].name == kafkaRival && !durable {
+			f = f.atMost(0.5)
+		}
+		figures = append(figures, f)
 	}
-	return append(figures, ratio), err
+	return figures, err
 }
 
 // checkRival says early what a comparison lacks.

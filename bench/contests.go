@@ -19,9 +19,9 @@ type contest struct {
 	judge   func(figure) figure // of the ratios to Apache Kafka; nil: none has a target
 }
 
-// idleRows and latencyRows stand for rows that are no contests when rows are chosen.
+// restRows and latencyRows stand for rows that are no contests when rows are chosen.
 const (
-	idleRows    = "idle"
+	restRows    = "at rest"
 	latencyRows = "latency"
 )
 
@@ -34,12 +34,18 @@ func chosen(words string) func(name string) bool {
 	}
 }
 
-// checkRows names what there is when nothing of it was chosen.
-func checkRows(words string) error {
-	names := []string{idleRows, latencyRows}
+// compareRows are the names of all rows.
+func compareRows() []string {
+	names := []string{restRows, latencyRows}
 	for _, c := range contests() {
 		names = append(names, c.name)
 	}
+	return names
+}
+
+// checkRows names what there is when nothing of it was chosen.
+func checkRows(words string) error {
+	names := compareRows()
 	if slices.ContainsFunc(names, chosen(words)) {
 		return nil
 	}
@@ -78,6 +84,10 @@ func contests() []contest {
 	wide.Partitions = 100
 	large := rig.CostOfAByte(1)
 	large.BatchBytes = 1_000_000
+	middle := rig.CostOfAByte(1)
+	middle.BatchBytes = 256 << 10
+	only := rig.CostOfAByte(1)
+	only.Consumers = 0
 	backlog := rig.CostOfAByte(1)
 	backlog.Consumers, backlog.MaxBytes = 2, 1<<20
 	lz4, zstd := rig.CostOfAByte(1), rig.CostOfAByte(1)
@@ -88,6 +98,8 @@ func contests() []contest {
 	small.Producers = 200
 	return []contest{
 		{name: "produce and follow, 64 KB batches, 16 partitions", bytes: 1, load: rig.CostOfAByte(1), judge: judging(cpuRatio, below(0.25))},
+		{name: "produce and follow, 256 KB batches, 16 partitions", bytes: 1, load: middle, judge: judging(cpuRatio, below(0.25))},
+		{name: "produce only, 64 KB batches, 16 partitions", bytes: 1, load: only},
 		{name: "produce and follow, 1 MB batches, 16 partitions", bytes: 1, load: large},
 		{name: "produce and follow, 64 KB batches, 100 partitions", bytes: 1, load: wide},
 		{name: "produce and follow, lz4, GB of compressed bytes", bytes: 0.4, load: lz4},

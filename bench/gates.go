@@ -136,7 +136,7 @@ func syscallGate(o guardOptions) (rows []guardRow, err error) {
 			name string
 			run  func(int) error
 		}{{"produce", c.Produce}, {"fetch", c.Fetch}} {
-			calls, err := traced(s, func() error { return kind.run(times) })
+			calls, err := s.Traced(s.dir, func() error { return kind.run(times) })
 			if err != nil {
 				return err
 			}
@@ -157,7 +157,7 @@ func syscallGate(o guardOptions) (rows []guardRow, err error) {
 		return rows, err
 	}
 	moved := rig.Outcome{}
-	calls, err := traced(s, func() (err error) { moved, err = s.driver.Run(200_000_000); return err })
+	calls, err := s.Traced(s.dir, func() (err error) { moved, err = s.driver.Run(200_000_000); return err })
 	if err != nil {
 		return rows, err
 	}

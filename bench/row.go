@@ -184,11 +184,7 @@ func (h header) save(dir string, figures []figure) (path string, err error) {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	for _, f := range figures {
-		line := struct {
-			header
-			figure
-		}{h, f}
-		if err := encoder.Encode(line); err != nil {
+		if err := encoder.Encode(line{h, f}); err != nil {
 			return "", err
 		}
 	}
@@ -217,16 +213,20 @@ func tableOf(figures []figure) string {
 			lines = append(lines, []string{f.Scenario, f.Side, f.Name, "", "", "", "", "", "FAILED: " + firstLine(f.Note)})
 			continue
 		}
-		number := func(v float64) string { return fmt.Sprintf("%.4g", v) }
-		lines = append(lines, []string{f.Scenario, f.Side, f.Name, number(f.Median), number(f.Low), number(f.High), f.Unit, f.Target, f.Verdict})
+		lines = append(lines, []string{f.Scenario, f.Side, f.Name, short(f.Median), short(f.Low), short(f.High), f.Unit, f.Target, f.Verdict})
 	}
+	const firstNumber, lastNumber = 3, 5
+	return aligned(lines, firstNumber, lastNumber)
+}
+
+// aligned makes each column as wide as it must be, those of numbers aligned to the right.
+func aligned(lines [][]string, firstNumber, lastNumber int) string {
 	widths := make([]int, len(lines[0]))
 	for _, line := range lines {
 		for i, cell := range line {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	const firstNumber, lastNumber = 3, 5 // right-aligned
 	var out strings.Builder
 	for _, line := range lines {
 		for i, cell := range line {

@@ -16,53 +16,6 @@ import (
 
 const adminTopics = 1000
 
-// createTopics is one request for so many topics of one partition.
-func createTopics(c *rig.Caller, prefix string, from, count int) error {
-	request := kmsg.NewPtrCreateTopicsRequest()
-	request.SetVersion(5)
-	request.TimeoutMillis = 120_000
-	for i := range count {
-		topic := kmsg.NewCreateTopicsRequestTopic()
-		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = fmt.Sprintf("%s-%d", prefix, from+i), 1, 1
-		request.Topics = append(request.Topics, topic)
-	}
-	answer, err := c.Ask(request, 2*time.Minute)
-	if err != nil {
-		return err
-	}
-	for _, topic := range answer.(*kmsg.CreateTopicsResponse).Topics {
-		if topic.ErrorCode != 0 {
-			return fmt.Errorf("create %s: error %d", topic.Topic, topic.ErrorCode)
-		}
-	}
-	return nil
-}
-
-// describeConfigs asks for all settings of so many topics in one request.
-func describeConfigs(c *rig.Caller, prefix string, count int) error {
-	request := kmsg.NewPtrDescribeConfigsRequest()
-	request.SetVersion(3)
-	for i := range count {
-		resource := kmsg.NewDescribeConfigsRequestResource()
-		resource.ResourceType, resource.ResourceName = kmsg.ConfigResourceTypeTopic, fmt.Sprintf("%s-%d", prefix, i)
-		request.Resources = append(request.Resources, resource)
-	}
-	answer, err := c.Ask(request, time.Minute)
-	if err != nil {
-		return err
-	}
-	resources := answer.(*kmsg.DescribeConfigsResponse).Resources
-	for _, r := range resources {
-		if r.ErrorCode != 0 || len(r.Configs) == 0 {
-			return fmt.Errorf("configuration of %s: error %d, %d keys", r.ResourceName, r.ErrorCode, len(r.Configs))
-		}
-	}
-	if len(resources) != count {
-		return fmt.Errorf("%d of %d topics were described", len(resources), count)
-	}
-	return nil
-}
-
 // manyTopics makes topics while records come in at a fixed rate.
 func manyTopics(o options, out io.Writer) (figures []figure, err error) {
 	const scenario, length = "admin", 4 * time.Second
@@ -93,10 +46,10 @@ func manyTopics(o options, out io.Writer) (figures []figure, err error) {
 		make func() error
 	}{{"one by one", func() (err error) {
 		for i := 0; i < adminTopics && err == nil; i++ {
-			err = createTopics(c, "single", i, 1)
+			err = rig.CreateTopics(c, "single", i, 1)
 		}
 		return err
-	}}, {"in one request", func() error { return createTopics(c, "batch", 0, adminTopics) }}}
+	}}, {"in one request", func() error { return rig.CreateTopics(c, "batch", 0, adminTopics) }}}
 	busy := make([]rig.Latencies, len(ways))
 	for i, way := range ways {
 		found, l, err := topicsMade(s, way.name, way.make, out)
@@ -118,7 +71,7 @@ func manyTopics(o options, out io.Writer) (figures []figure, err error) {
 	var took []float64
 	for range 5 {
 		began := time.Now()
-		if err := describeConfigs(c, "batch", adminTopics); err != nil {
+		if err := rig.DescribeConfigs(c, "batch", adminTopics); err != nil {
 			return figures, err
 		}
 		took = append(took, milliseconds(time.Since(began)))
@@ -170,42 +123,6 @@ func userFile(number int, operation string) string {
 	return text.String()
 }
 
-// visibleACLs counts what DescribeAcls shows of a topic, or of all.
-func visibleACLs(c *rig.Caller, topic string, operation kmsg.ACLOperation) (count int, err error) {
-	request := kmsg.NewPtrDescribeACLsRequest()
-	request.SetVersion(1)
-	request.ResourceType, request.ResourcePatternType, request.Operation, request.PermissionType = kmsg.ACLResourceTypeTopic, kmsg.ACLResourcePatternTypeAny, operation, kmsg.ACLPermissionTypeAny
-	if topic != "" {
-		request.ResourceName = kmsg.StringPtr(topic)
-	}
-	answer, err := c.Ask(request, time.Minute)
-	if err != nil {
-		return 0, err
-	}
-	response := answer.(*kmsg.DescribeACLsResponse)
-	if response.ErrorCode != 0 {
-		return 0, fmt.Errorf("DescribeAcls: error %d", response.ErrorCode)
-	}
-	for _, r := range response.Resources {
-		count += len(r.ACLs)
-	}
-	return count, nil
-}
-
-// awaitACLs asks until there are so many.
-func awaitACLs(c *rig.Caller, topic string, operation kmsg.ACLOperation, want int) (time.Duration, error) {
-	for began := time.Now(); ; {
-		n, err := visibleACLs(c, topic, operation)
-		if err != nil || n == want {
-			return time.Since(began), err
-		}
-		if time.Since(began) > 90*time.Second {
-			return 0, fmt.Errorf("%d ACLs are visible after 90 s, %d are due", n, want)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // manyACLs measures a start with 100,000 ACLs, an edit among them, and a
 // reload of all.
 func manyACLs(o options, out io.Writer) (figures []figure, err error) {
@@ -236,7 +153,7 @@ func manyACLs(o options, out io.Writer) (figures []figure, err error) {
 					return err
 				}
 			}
-			took, err = awaitACLs(c, "", code, aclUsers*aclsOfUser)
+			took, err = rig.AwaitACLs(c, "", code, aclUsers*aclsOfUser)
 			return err
 		})
 		if err == nil {
@@ -254,7 +171,7 @@ func manyACLs(o options, out io.Writer) (figures []figure, err error) {
 		if err := write(i, "Write"); err != nil {
 			return figures, err
 		}
-		took, err := awaitACLs(c, fmt.Sprintf("team-%d-topic-7", i), kmsg.ACLOperationWrite, 1)
+		took, err := rig.AwaitACLs(c, fmt.Sprintf("team-%d-topic-7", i), kmsg.ACLOperationWrite, 1)
 		if err != nil {
 			return figures, err
 		}
@@ -265,7 +182,7 @@ func manyACLs(o options, out io.Writer) (figures []figure, err error) {
 		return figures, err
 	}
 	began := time.Now()
-	if n, err := visibleACLs(c, "", kmsg.ACLOperationAny); err != nil || n != aclUsers*aclsOfUser {
+	if n, err := rig.VisibleACLs(c, "", kmsg.ACLOperationAny); err != nil || n != aclUsers*aclsOfUser {
 		return figures, fmt.Errorf("%d ACLs, %w", n, err)
 	}
 	_, anonymous, err := s.Memory()

@@ -159,36 +159,46 @@ func tailLatency(o options, out io.Writer) (figures []figure, err error) {
 		return nil, troubled.explain(err)
 	}
 	names := []string{"raw-ping-pong", "kaas", "kaas-troubled"}
-	found := make([]quantiles, len(names))
+	found, delivered := make([]quantiles, len(names)), make([]quantiles, len(names))
+	next, late := make([]int64, len(names)), make([]float64, 0, 2*len(names)) // what the reader at the tail reads next; the sender's own
 	from, cold := int64(0), int64(0)
 	err = turns(1, len(names), func(i int) error {
 		if err := rig.WarmMemory(512 << 20); err != nil {
 			return err
 		}
 		p := pacedTail(subjects[i].address, "tail", length)
+		p.Follow, p.Next = "tail", next[i]
 		var latencies rig.Latencies
-		var err error
-		if i == 2 {
-			var read int64
-			latencies, read, err = amongTrouble(p, troubled, &from)
-			cold += read
-		} else {
-			latencies, err = p.Run()
-		}
+		err := o.Meter.during(func() (err error) {
+			if i == 2 {
+				var read int64
+				latencies, read, err = amongTrouble(p, troubled, &from)
+				cold += read
+			} else {
+				latencies, err = p.Run()
+			}
+			return err
+		})
 		if err != nil {
 			return subjects[i].explain(fmt.Errorf("%s: %w", names[i], err))
 		}
+		next[i], late = p.Next, append(late, p.Late.At(0.99))
 		found[i].add(latencies)
+		delivered[i].add(p.Delivered)
 		sayLatency(out, scenario, names[i], latencies)
+		sayLatency(out, scenario, names[i]+", read", p.Delivered)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	for i, name := range names {
-		figures = append(figures, found[i].figures(scenario, name, "ack")...)
+		figures = append(append(figures, found[i].figures(scenario, name, "ack")...), delivered[i].figures(scenario, name, "read at the tail")...)
 	}
 	return append(figures,
+		newFigure(scenario, loadSide, "p99 by which the sender itself was late", "ms", "in each latency", late),
+		newFigure(scenario, "kaas", "read at the tail, p99, ratio to the raw ping-pong", "1", "from the intended time of a record to the reader that follows", ratios(delivered[1].p99, delivered[0].p99)).atMost(4),
+		newFigure(scenario, "kaas", "read at the tail, p99.9, troubled against quiet", "1", "", ratios(delivered[2].p999, delivered[1].p999)).atMost(2),
 		newFigure(scenario, "kaas", "ack p99, ratio to the raw ping-pong", "1", "1,000 requests of 1 KB a second at intended times, acks=1, nothing forced", ratios(found[1].p99, found[0].p99)).atMost(4),
 		newFigure(scenario, "kaas", "ack p99", "ms", kafkaReference+" (2.1 ms)", found[1].p99).atMost(0.5*2.1),
 		newFigure(scenario, "kaas", "ack p99.9, troubled against quiet", "1", fmt.Sprintf("trouble: a cold backfill (%d MB), 8 stalled readers, 1,000 idle polls", cold/1e6), ratios(found[2].p999, found[1].p999)).atMost(2)), err

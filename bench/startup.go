@@ -1,12 +1,9 @@
 package bench
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"time"
 
 	"kaas/bench/rig"
@@ -30,7 +27,7 @@ func startUp(o options, out io.Writer) ([]figure, error) {
 		took, err := awaitReady(s)
 		ready = append(ready, milliseconds(took))
 		if err == nil {
-			err = firstProduce(s, l)
+			err = rig.FirstProduce(s.address, l)
 		}
 		acknowledged = append(acknowledged, milliseconds(time.Since(s.Started)))
 		if err == nil {
@@ -61,44 +58,3 @@ func startUp(o options, out io.Writer) ([]figure, error) {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// firstProduce asks for metadata until the topic has a leader, then produces.
-func firstProduce(s *subject, l rig.Load) error {
-	conn, err := net.Dial("tcp", s.address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(rig.Patience)); err != nil {
-		return err
-	}
-	answer := make([]byte, 4096)
-	request := rig.MetadataFrame(l.Topic, true)
-	for deadline := time.Now().Add(rig.Patience); ; {
-		if _, err := conn.Write(request); err != nil {
-			return err
-		}
-		if answer, err = rig.ReadAnswer(conn, answer); err != nil {
-			return err
-		}
-		if rig.Led(answer, l.Topic, l.Partitions) {
-			break
-		}
-		if time.Now().After(deadline) {
-			return errors.New("the topic was not made by asking for it")
-		}
-	}
-	batch, _ := rig.MakeBatch(rand.New(rand.NewPCG(1, 1)), l.BatchBytes, l.ValueBytes)
-	if _, err := conn.Write(rig.ProduceFrame(l.Topic, 0, l.Acks, batch)); err != nil {
-		return err
-	}
-	if answer, err = rig.ReadAnswer(conn, answer); err != nil {
-		return err
-	}
-	// length, correlation id, number of topics, topic, number of partitions, index
-	at := 4 + 4 + 4 + 2 + len(l.Topic) + 4 + 4
-	if code := int16(binary.BigEndian.Uint16(answer[at:])); code != 0 {
-		return fmt.Errorf("the first produce was answered with error %d", code)
-	}
-	return nil
-}

@@ -27,6 +27,7 @@ type subject struct {
 	arguments   []string
 	driver      *rig.Driver
 	children    *children
+	meter       *meter
 }
 
 func (s *subject) close() error {
@@ -90,7 +91,7 @@ func startBroker(o options, l rig.Load, settings ...string) (*subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &subject{dir: dir, children: o.Children}
+	s := &subject{dir: dir, children: o.Children, meter: o.Meter}
 	fail := func(err error) (*subject, error) { return nil, errors.Join(err, s.close()) }
 	if s.address, err = rig.FreeAddress(); err != nil {
 		return fail(err)
@@ -130,7 +131,7 @@ func startLoop(o options, l rig.Load, arguments func(address, dir string) []stri
 	if err != nil {
 		return nil, err
 	}
-	s := &subject{dir: dir, children: o.Children}
+	s := &subject{dir: dir, children: o.Children, meter: o.Meter}
 	self, err := os.Executable()
 	if err == nil {
 		s.address, err = rig.FreeAddress()
@@ -202,7 +203,7 @@ func cpuOf(s *subject, work func() error) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := work(); err != nil {
+	if err := s.meter.during(work); err != nil {
 		return 0, s.explain(err)
 	}
 	after, err := s.CPU()

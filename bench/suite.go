@@ -31,7 +31,7 @@ func scenarios() []scenario {
 		{"drain", "a warm backlog, against sendfile and mmap", 0, drain},
 		{"fan-out", "8 readers at the tail", 0, fanOut},
 		{"storm", "small keyed requests of 200 connections, against a bare gnet echo", 0, storm},
-		{"durable", "acks=all after fdatasync: throughput, and latency by partitions", 0, durable},
+		{"durable", "acks=all after fdatasync: throughput, and latency by partitions", 4 * time.Minute, durable},
 		{"tail", "latency at a fixed rate, quiet and among cold reads, stalled readers and idle polls", 3 * time.Minute, tailLatency},
 		{"idle", "1,000 idle partitions and 1,000 idle consumers", 0, idleConsumers},
 		{"partitions", "10 to 10,000 partitions: cost of a request, idle, open time", 4 * time.Minute, manyPartitions},
@@ -131,7 +131,8 @@ func targets(figures []figure) (with []figure) {
 // measure runs one scenario within its limit and turns what goes wrong into a
 // row.
 func (s scenario) measure(o options, out io.Writer) (figures []figure) {
-	o.Children = &children{}
+	o.Children, o.Meter = &children{}, &meter{}
+	began := time.Now()
 	limit := s.limit
 	if limit == 0 {
 		limit = usualLimit
@@ -154,6 +155,7 @@ func (s scenario) measure(o options, out io.Writer) (figures []figure) {
 		err = errors.Join(fmt.Errorf("it took more than %v", limit), err)
 	default:
 	}
+	figures = append(append(figures, o.Meter.figures(s.name)...), newFigure(s.name, loadSide, "duration of the scenario", "s", "", []float64{time.Since(began).Seconds()}))
 	if err != nil {
 		figures = append(figures, failure(s.name, err))
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"kaas/bench/pacing"
 )
 
 // hello is a request that every broker answers, without a look at its topics.
@@ -58,6 +60,9 @@ const mostChurning = 1000
 // churn opens connections at a rate, uses each once and closes it. None waits
 // for another one's answer.
 func (r *run) churn(ctx context.Context) error {
+	if err := pacing.Thread(); err != nil {
+		return err
+	}
 	pace := newPace(r.begin, r.plan.Churn, 1, 0)
 	var open sync.WaitGroup
 	defer open.Wait()
@@ -65,7 +70,7 @@ func (r *run) churn(ctx context.Context) error {
 	failed := make(chan error, 1)
 	for {
 		intended := pace.next()
-		if !r.plan.before(intended, r.begin) || !sleepUntil(ctx, intended) {
+		if !r.plan.before(intended, r.begin) || !exactlyUntil(ctx, intended) {
 			break
 		}
 		select {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"kaas/bench/pacing"
 )
 
 func (r *run) producerClient() (*kgo.Client, error) {
@@ -40,6 +42,11 @@ func (r *run) produce(ctx context.Context, number int) error {
 	window := make(chan struct{}, max(r.plan.InFlight, 1))
 	pool := sync.Pool{New: func() any { return &kgo.Record{Value: make([]byte, values.size)} }}
 	pace := newPace(r.begin, r.plan.Rate, r.plan.Producers, number)
+	if r.plan.Rate > 0 {
+		if err := pacing.Thread(); err != nil {
+			return err
+		}
+	}
 	for i := number; r.plan.Records == 0 || int64(i) < r.plan.Records; i += r.plan.Producers {
 		intended, closed := time.Time{}, r.plan.Rate <= 0
 		if closed {
@@ -48,7 +55,7 @@ func (r *run) produce(ctx context.Context, number int) error {
 			case <-ctx.Done():
 			}
 			intended = time.Now()
-		} else if intended = pace.next(); !r.plan.before(intended, r.begin) || !sleepUntil(ctx, intended) {
+		} else if intended = pace.next(); !r.plan.before(intended, r.begin) || !exactlyUntil(ctx, intended) {
 			break
 		}
 		if ctx.Err() != nil {
@@ -97,6 +104,20 @@ func (p *pace) next() time.Time {
 	t := p.begin.Add(time.Duration(p.sent * p.every))
 	p.sent++
 	return t
+}
+
+// exactlyUntil is sleepUntil on a goroutine of pacing.Thread, exact to some microseconds. It looks at the run's end each
+// tenth of a second.
+func exactlyUntil(ctx context.Context, t time.Time) bool {
+	const look = 100 * time.Millisecond
+	for time.Until(t) > look {
+		pacing.Until(time.Now().Add(look))
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+	pacing.Until(t)
+	return ctx.Err() == nil
 }
 
 // sleepUntil waits for a time, and reports false when the run ends before.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"kaas/bench/pacing"
 )
 
 // Paced sends frames at intended times, whatever the answers do, and counts
@@ -24,6 +24,17 @@ type Paced struct {
 	WarmUp      time.Duration
 	Length      time.Duration
 	Stop        <-chan struct{} // ends the run early; may be nil
+
+	// Late is how long after its intended time each frame of the last run was sent, sorted: what of the latencies is the
+	// sender's own, because it had no processor or because the socket took no more.
+	Late Latencies
+
+	// Follow is the topic whose partition 0 the frames go to, one record each; it is then read at the tail as well, from
+	// offset Next on, which moves along. Empty: nobody reads. Delivered is how long after its intended time each record had
+	// come to the reader, sorted, of the last run.
+	Follow    string
+	Next      int64
+	Delivered Latencies
 }
 
 // Latencies are sorted.
@@ -48,34 +59,28 @@ func (p *Paced) Run() (Latencies, error) {
 		}
 		defer wires[i].close()
 	}
+	var reader *wire
+	if p.Follow != "" {
+		var err error
+		if reader, err = dialWire(p.Address); err != nil {
+			return nil, err
+		}
+		defer reader.close()
+	}
 	runtime.GC() // what earlier runs left must not be collected in this one
 	every := time.Duration(1e9 / p.Rate)
 	most := int((p.WarmUp + p.Length) / every)
 	skip := int(p.WarmUp / every)
 	found := make([]Latencies, len(wires))
-	failures := make([]error, len(wires)+1)
+	failures := make([]error, len(wires)+2)
 	sent := make(chan int, 1)
 	begin := time.Now()
 	var wg sync.WaitGroup
 	for k, w := range wires {
-		found[k] = make(Latencies, 0, most/len(wires)+1)
-		wg.Go(func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			for i := k; i < most; i += len(wires) {
-				answer, err := w.next()
-				if err == nil {
-					err = p.Check(answer)
-				}
-				if err != nil {
-					failures[k] = err
-					return
-				}
-				if i >= skip {
-					found[k] = append(found[k], time.Since(begin)-time.Duration(i)*every)
-				}
-			}
-		})
+		wg.Go(func() { found[k], failures[k] = p.receive(w, k, begin, every, skip, most) })
+	}
+	if reader != nil {
+		wg.Go(func() { failures[len(wires)+1] = p.follow(reader, begin, every, skip, most) })
 	}
 	wg.Go(func() {
 		n, err := p.send(wires, begin, every, most)
@@ -85,6 +90,9 @@ func (p *Paced) Run() (Latencies, error) {
 			time.Sleep(100 * time.Millisecond)
 			for _, w := range wires {
 				w.hangUp()
+			}
+			if reader != nil {
+				reader.hangUp()
 			}
 		}
 	})
@@ -100,33 +108,81 @@ func (p *Paced) Run() (Latencies, error) {
 	return all, nil
 }
 
+// receive reads the answers of one connection, the k-th.
+func (p *Paced) receive(w *wire, k int, begin time.Time, every time.Duration, skip, most int) (Latencies, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	found := make(Latencies, 0, most/p.Connections+1)
+	for i := k; i < most; i += p.Connections {
+		answer, err := w.next()
+		if err == nil {
+			err = p.Check(answer)
+		}
+		if err != nil {
+			return found, err
+		}
+		if i >= skip {
+			found = append(found, time.Since(begin)-time.Duration(i)*every)
+		}
+	}
+	return found, nil
+}
+
 func (p *Paced) send(wires []*wire, begin time.Time, every time.Duration, most int) (int, error) {
-	runtime.LockOSThread() // never unlocked: the thread has another timer slack and ends with its goroutine
-	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
+	if err := pacing.Thread(); err != nil {
 		return 0, err
 	}
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return 0, err
-	}
-	zero := now.Nano() - time.Since(begin).Nanoseconds()
+	p.Late = make(Latencies, 0, most)
+	defer func() { slices.Sort(p.Late) }()
 	for i := range most {
 		select {
 		case <-p.Stop:
 			return i, nil
 		default:
 		}
-		due := unix.NsecToTimespec(zero + int64(i)*every.Nanoseconds())
-		for {
-			if err := unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &due, nil); err != unix.EINTR {
-				break
-			}
+		due := begin.Add(time.Duration(i) * every)
+		pacing.Until(due)
+		if i >= int(p.WarmUp/every) {
+			p.Late = append(p.Late, time.Since(due))
 		}
 		if err := wires[i%len(wires)].write(p.Frames[i%len(p.Frames)]); err != nil {
 			return i, err
 		}
 	}
 	return most, nil
+}
+
+// follow reads each record as it comes.
+func (p *Paced) follow(w *wire, begin time.Time, every time.Duration, skip, most int) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	frame, at := FetchFrame(p.Follow, []int32{0}, 1<<20, 1<<20)
+	d := &Driver{Load: Load{Topic: p.Follow}}
+	p.Delivered = make(Latencies, 0, most)
+	defer func() { slices.Sort(p.Delivered) }()
+	next := []int64{p.Next}
+	for i := 0; i < most; {
+		putOffset(frame, at[0], next[0])
+		if err := w.write(frame); err != nil {
+			return fmt.Errorf("follow: %w", err)
+		}
+		if _, err := w.next(); err != nil {
+			return fmt.Errorf("follow: %w", err)
+		}
+		now := time.Since(begin)
+		before := next[0]
+		if err := d.checkFetch(w.buf[:w.use], next); err != nil {
+			return fmt.Errorf("follow: %w", err)
+		}
+		for range next[0] - before {
+			if i >= skip {
+				p.Delivered = append(p.Delivered, now-time.Duration(i)*every)
+			}
+			i++
+		}
+		p.Next = next[0]
+	}
+	return nil
 }
 
 // Timed sends a frame, waits for its answer, and so on, on one connection for

@@ -142,6 +142,44 @@ func TestAgainstEcho(t *testing.T) {
 	}
 }
 
+// TestFollow: each record that was sent is read once at the tail, and a second run goes on where the first has ended.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	address, err := FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	go func() {
+		if err := RunRaw(address, dir, 1, false, false); err != nil { // serves until the process ends
+			panic(err)
+		}
+	}()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		c, err := Dial(address)
+		if err == nil {
+			_ = c.Close()
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	batch, _ := MakeBatch(rand.New(rand.NewPCG(1, 1)), 200, 100)
+	p := &Paced{Address: address, Frames: [][]byte{ProduceFrame("t", 0, 1, batch)}, Check: ProduceAnswer("t"), Connections: 1, Rate: 1000, WarmUp: 50 * time.Millisecond, Length: 100 * time.Millisecond, Follow: "t"}
+	for run := range int64(2) {
+		if _, err := p.Run(); err != nil || len(p.Delivered) != 100 || len(p.Late) != 100 || p.Next != 150*(run+1) || p.Delivered[0] <= 0 {
+			t.Errorf("run %d: %v, %d delivered, next offset %d", run, err, len(p.Delivered), p.Next)
+		}
+	}
+	stop := make(chan struct{})
+	close(stop)
+	p.Stop = stop
+	if _, err := p.Run(); err != nil {
+		t.Errorf("a run that was stopped: %v", err)
+	}
+}
+
 func TestAppends(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
