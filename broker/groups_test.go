@@ -242,6 +242,34 @@ func TestOffsetsOfUnknownTopics(t *testing.T) {
 	}
 }
 
+// A topic of which the request names no partition is in the answer only if something is
+// wrong with it, as in Kafka 4.4.
+func TestTopicsWithoutPartitions(t *testing.T) {
+	t.Parallel()
+	b := newGroupBroker(t)
+	for _, version := range []int16{2, 9, 10} {
+		request := commitRequest(b, version, "g", "t", 0, 5)
+		bare, unknown := request.Topics[0], commitRequest(b, version, "g", "nowhere", 0, 1).Topics[0]
+		bare.Partitions, unknown.Partitions = nil, nil
+		request.Topics = append([]kmsg.OffsetCommitRequestTopic{bare, unknown}, request.Topics...)
+		got := call[*kmsg.OffsetCommitResponse](t, b, testSession(), request).Topics
+		if len(got) != 2 || got[0].Topic != unknown.Topic && version < 10 || got[0].TopicID != unknown.TopicID && version >= 10 || len(got[0].Partitions) != 0 || len(got[1].Partitions) != 1 {
+			t.Errorf("OffsetCommit v%d: %+v", version, got)
+		}
+	}
+	txn := kmsg.NewPtrTxnOffsetCommitRequest()
+	txn.Version, txn.TransactionalID, txn.Group = 3, "id", "g"
+	txn.Topics = []kmsg.TxnOffsetCommitRequestTopic{{Topic: "t"}, {Topic: "nowhere"}}
+	if got := call[*kmsg.TxnOffsetCommitResponse](t, b, testSession(), txn).Topics; len(got) != 1 || got[0].Topic != "nowhere" {
+		t.Errorf("TxnOffsetCommit: %+v", got)
+	}
+	del := kmsg.NewPtrOffsetDeleteRequest()
+	del.Group, del.Topics = "g", []kmsg.OffsetDeleteRequestTopic{{Topic: "t"}, {Topic: "nowhere"}}
+	if got := call[*kmsg.OffsetDeleteResponse](t, b, testSession(), del); got.ErrorCode != 0 || len(got.Topics) != 1 || got.Topics[0].Topic != "nowhere" {
+		t.Errorf("OffsetDelete: %+v", got)
+	}
+}
+
 // Null topics ask for everything; many groups in one request; order is kept.
 func TestOffsetFetchOfAll(t *testing.T) {
 	t.Parallel()

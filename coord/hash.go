@@ -1,6 +1,10 @@
 package coord
 
-import "unicode/utf8"
+import (
+	"cmp"
+	"slices"
+	"unicode/utf8"
+)
 
 // PartitionFor says which partition of an internal topic with count partitions
 // holds a group or transactional id: Utils.abs(key.hashCode()) % count, as
@@ -37,4 +41,20 @@ func JavaStringHash(s string) int32 {
 		hash = 31*hash + r
 	}
 	return hash
+}
+
+// JavaMapOrder sorts keys as a java.util.HashMap with these keys iterates over them:
+// by their slot in a table of at least 16 that is at most three quarters full. Keys of
+// one slot stay in their order.
+func JavaMapOrder(keys []string) []string {
+	slots := 16
+	for len(keys) > slots/4*3 {
+		slots *= 2
+	}
+	slot := func(key string) uint32 {
+		hash := uint32(JavaStringHash(key))
+		return (hash ^ hash>>16) & uint32(slots-1)
+	}
+	slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(slot(a), slot(b)) })
+	return keys
 }

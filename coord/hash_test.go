@@ -1,6 +1,9 @@
 package coord
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // Hashes are Java's; partitions are those in which Apache Kafka 4.4 was seen to
 // keep these groups' offsets.
@@ -26,6 +29,22 @@ func TestPartitionFor(t *testing.T) {
 		}
 		if got := PartitionFor(tc.key, 50); got != tc.partition {
 			t.Errorf("PartitionFor(%q, 50) = %d, want %d", tc.key, got, tc.partition)
+		}
+	}
+}
+
+// The orders are those in which java.util.HashMap of OpenJDK 17 iterates over these keys.
+func TestJavaMapOrder(t *testing.T) {
+	t.Parallel()
+	many := []string{"k0", "k1", "k10", "k11", "k12", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9"} // thirteen: a table of 32
+	for _, c := range []struct{ keys, want []string }{
+		{nil, nil},
+		{[]string{"cooperative-sticky", "range", "roundrobin", "sticky"}, []string{"sticky", "range", "roundrobin", "cooperative-sticky"}},
+		{many, []string{"k0", "k1", "k2", "k3", "k4", "k11", "k5", "k10", "k6", "k7", "k12", "k8", "k9"}},
+		{many[:12], []string{"k0", "k1", "k2", "k3", "k4", "k11", "k5", "k10", "k6", "k7", "k12", "k8"}},
+	} {
+		if got := JavaMapOrder(slices.Clone(c.keys)); !slices.Equal(got, c.want) {
+			t.Errorf("JavaMapOrder(%q) = %q, want %q", c.keys, got, c.want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package group
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"slices"
 
 	"kaas/coord"
@@ -247,23 +248,20 @@ func (g *group) supports(protocolType string, protocols []kmsg.JoinGroupRequestP
 }
 
 // selectProtocol lets every member vote for the first of its protocols that all
-// members support; most votes win, and among equals the one that the member who
-// has been here longest prefers.
+// members support. Most votes win, and among equals the one that Kafka's table of
+// votes, a Java HashMap, has first: range before roundrobin.
 func (g *group) selectProtocol() string {
 	votes := map[string]int{}
-	var order []string
-	for _, mem := range g.ordered() {
+	for _, mem := range g.members {
 		for i := range mem.protocols {
 			if name := mem.protocols[i].name; g.votes[name] == len(g.members) {
-				if votes[name]++; votes[name] == 1 {
-					order = append(order, name)
-				}
+				votes[name]++
 				break
 			}
 		}
 	}
 	best := ""
-	for _, name := range order {
+	for _, name := range coord.JavaMapOrder(slices.Sorted(maps.Keys(votes))) {
 		if votes[name] > votes[best] {
 			best = name
 		}

@@ -65,10 +65,19 @@ func (m *Machine) checkConsumerHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest
 	case req.ServerAssignor != nil && !slices.Contains(m.config.ConsumerAssignors, *req.ServerAssignor):
 		return refuse(codeUnsupportedAssignor, "the broker has no assignor "+*req.ServerAssignor+"; it has "+strings.Join(m.config.ConsumerAssignors, ", "))
 	}
-	if g := m.groups[req.Group]; req.SubscribedTopicRegex != nil && *req.SubscribedTopicRegex != "" && !g.knowsRegex(*req.SubscribedTopicRegex) {
-		if _, err := topicregex.Compile(*req.SubscribedTopicRegex); err != nil {
-			return refuse(codeInvalidRegularExpression, "the regular expression is not one of RE2: "+err.Error())
-		}
+	if joins { // joining may convert the group, so nothing may be refused after that
+		return checkRegex(m.groups[req.Group], req)
+	}
+	return nil
+}
+
+// checkRegex compiles an expression that is new to the group.
+func checkRegex(g *group, req *kmsg.ConsumerGroupHeartbeatRequest) *refusal {
+	if req.SubscribedTopicRegex == nil || *req.SubscribedTopicRegex == "" || g.knowsRegex(*req.SubscribedTopicRegex) {
+		return nil
+	}
+	if _, err := topicregex.Compile(*req.SubscribedTopicRegex); err != nil {
+		return refuse(codeInvalidRegularExpression, "the regular expression is not one of RE2: "+err.Error())
 	}
 	return nil
 }
@@ -86,6 +95,9 @@ func (m *Machine) consumerBeat(t *coord.Turn, client Client, req *kmsg.ConsumerG
 	}
 	mem, err := m.beatingMember(t, g, memberID, req, owned)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkRegex(g, req); err != nil {
 		return nil, err
 	}
 	said := mem.saidNext(client, req)
@@ -278,7 +290,11 @@ func (m *Machine) recordSaid(t *coord.Turn, g *group, mem *consumerMember, id st
 	if mem != nil && sameSaid(&mem.said, said) {
 		return false, nil
 	}
-	changed = mem == nil || !slices.Equal(mem.said.Topics, said.Topics) || !sameText(mem.said.Regex, said.Regex)
+	before := consumerlog.Member{Regex: new(string)} // a new one that subscribes to nothing changes nothing
+	if mem != nil {
+		before = mem.said
+	}
+	changed = !slices.Equal(before.Topics, said.Topics) || !sameText(before.Regex, said.Regex)
 	if mem == nil {
 		m.logger.Info("member joins a consumer group", "group", g.id, "member", id, "classic", said.Classic != nil)
 	}

@@ -28,8 +28,9 @@ func (m *Machine) advance(t *coord.Turn, g *group, mem *consumerMember, subscrip
 	return m.reconcile(t, g, mem, image, owned)
 }
 
-// firstConsumerEpoch that a member is ever in, as in Kafka 4.4.
-const firstConsumerEpoch = 2
+// newConsumerEpoch is where a group begins, as in Kafka 4.4: its first subscription
+// gives it the next one.
+const newConsumerEpoch = 1
 
 // raiseEpoch gives the group a new epoch when its subscriptions have changed, or
 // when the topics behind them have since the last look.
@@ -38,15 +39,18 @@ func (m *Machine) raiseEpoch(t *coord.Turn, g *group, image *meta.Image, changed
 	if (changed || len(c.regexes) > 0) && m.refreshRegexes(t, g, image, changed, allowed) {
 		changed = true
 	}
-	if !changed && c.seen.image == image {
+	if !changed && c.epoch > 0 && c.seen.image == image {
 		return nil
 	}
 	hash := c.subscriptionHash(image)
 	c.seen.image = image
-	if !changed && hash == c.metadataHash {
+	epoch := max(c.epoch, newConsumerEpoch)
+	if changed || hash != c.metadataHash {
+		epoch++
+	}
+	if epoch == c.epoch {
 		return nil
 	}
-	epoch := max(c.epoch+1, firstConsumerEpoch)
 	m.logger.Info("consumer group's epoch rises", "group", g.id, "epoch", epoch, "members", len(c.members), "subscriptionChanged", changed)
 	return m.emitConsumer(t, g, consumerEpochRecord(g.id, epoch, hash))
 }
@@ -112,8 +116,8 @@ func (m *Machine) emitSeries(t *coord.Turn, g *group, records []coord.Record) *r
 	return m.emitSeries(t, g, records[half:])
 }
 
-// assignorName is what most members ask for; among equals the first by name. Where
-// nobody asks, the broker's first.
+// assignorName is what most members ask for, among equals uniform, as Kafka's table
+// of votes happens to have it. Where nobody asks, the broker's first.
 func (m *Machine) assignorName(c *consumerGroup) string {
 	votes := map[string]int{}
 	for _, mem := range c.members {
@@ -123,7 +127,7 @@ func (m *Machine) assignorName(c *consumerGroup) string {
 	}
 	best := m.config.ConsumerAssignors[0]
 	for name, n := range votes {
-		if n > votes[best] || n == votes[best] && name < best {
+		if n > votes[best] || n == votes[best] && name > best {
 			best = name
 		}
 	}

@@ -34,6 +34,10 @@ func (m *Machine) DeleteGroup(t *coord.Turn, id string, done func(code int16)) {
 		tombstones = append(tombstones, g.consumerTombstones()...)
 	}
 	m.emitTombstones(t, g, tombstones)
+	for _, p := range g.pending { // ids that nobody has come back with die with the group, as in Kafka
+		t.Cancel(&p.session)
+	}
+	clear(g.pending)
 	m.dropIfVoid(t, g)
 	t.Reply(func(err error) { done(ErrorCode(err)) })
 }

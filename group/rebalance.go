@@ -139,7 +139,7 @@ func (m *Machine) becomeEmpty(t *coord.Turn, g *group) {
 // client that is still alive joins as a new member.
 func (m *Machine) removeMember(t *coord.Turn, g *group, mem *member) {
 	t.Cancel(&mem.session)
-	g.unpark(mem, JoinError(codeUnknownMemberID, mem.id))
+	g.unpark(mem, JoinError(codeUnknownMemberID, unknownMemberID))
 	mem.answerSync(SyncError(codeUnknownMemberID))
 	g.remove(mem)
 }

@@ -1,6 +1,8 @@
 package coordinators
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -45,6 +47,10 @@ func (c *Coordinators) offsetCommit(r *codec.Request) {
 		r.Respond(group.CommitResponse(request, kerr.GroupAuthorizationFailed.Code))
 		return
 	}
+	request.Topics = worthAnAnswer(request.Topics, func(t *kmsg.OffsetCommitRequestTopic) (int, int16) {
+		_, code := c.offsetTopic(r, request.Version >= 10, t.Topic, t.TopicID, auth.OperationRead)
+		return len(t.Partitions), code
+	})
 	response := group.CommitResponse(request, 0)
 	valid, places := c.committable(r, request, response)
 	if len(valid.Topics) == 0 {
@@ -103,6 +109,15 @@ func (c *Coordinators) committable(r *codec.Request, request *kmsg.OffsetCommitR
 		}
 	}
 	return &valid, places
+}
+
+// worthAnAnswer leaves out topics of which the request names no partition, unless the
+// topic itself is refused: KafkaApis puts the others into no answer.
+func worthAnAnswer[T any](topics []T, look func(*T) (partitions int, code int16)) []T {
+	return slices.DeleteFunc(topics, func(topic T) bool {
+		partitions, code := look(&topic)
+		return partitions == 0 && code == 0
+	})
 }
 
 // offsetTopic resolves a topic of an offsets request, by name or by id, and

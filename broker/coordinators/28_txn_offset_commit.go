@@ -64,6 +64,10 @@ func (c *Coordinators) txnOffsetCommit(r *codec.Request) {
 		r.Respond(group.TxnCommitResponse(request, kerr.GroupAuthorizationFailed.Code))
 		return
 	}
+	request.Topics = worthAnAnswer(request.Topics, func(t *kmsg.TxnOffsetCommitRequestTopic) (int, int16) {
+		_, code := c.offsetTopic(r, request.Version >= txnCommitTopicIDs, t.Topic, t.TopicID, auth.OperationRead)
+		return len(t.Partitions), code
+	})
 	response := group.TxnCommitResponse(request, 0)
 	valid, places := c.committableInTxn(r, request, response)
 	if len(valid.Topics) == 0 {

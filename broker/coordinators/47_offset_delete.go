@@ -31,6 +31,10 @@ func (c *Coordinators) offsetDelete(r *codec.Request) {
 		r.Respond(offsetDeleteError(kerr.GroupAuthorizationFailed.Code))
 		return
 	}
+	request.Topics = worthAnAnswer(request.Topics, func(t *kmsg.OffsetDeleteRequestTopic) (int, int16) {
+		_, code := c.offsetTopic(r, false, t.Topic, [16]byte{}, auth.OperationRead)
+		return len(t.Partitions), code
+	})
 	response := kmsg.NewPtrOffsetDeleteResponse()
 	response.Topics = make([]kmsg.OffsetDeleteResponseTopic, len(request.Topics))
 	valid := *request
