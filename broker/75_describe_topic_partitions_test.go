@@ -32,6 +32,8 @@ func TestDescribeTopicPartitions(t *testing.T) {
 		{"exists", 5, "exists/7", "exists:0[]"},
 		{"exists exists", 5, "", "exists:0[0 1]"},
 		{"in~valid", 5, "", "in~valid:17[]"},
+		{"__transaction_state", 1, "", "internal __transaction_state:3[]"},
+		{"__transaction_state", 1, "exists/0", "__transaction_state:42[]"},
 		{"secret exists", 1, "", "exists:0[0] secret:29[] → exists/1"},
 		{"", 2000, "", "exists:0[0 1] nope2:0[0]"},
 	} {
@@ -60,7 +62,11 @@ func TestDescribeTopicPartitions(t *testing.T) {
 				}
 				partitions = append(partitions, p.Partition)
 			}
-			got = append(got, fmt.Sprintf("%s:%d%v", *topic.Topic, topic.ErrorCode, partitions))
+			internal := ""
+			if topic.IsInternal {
+				internal = "internal "
+			}
+			got = append(got, fmt.Sprintf("%s%s:%d%v", internal, *topic.Topic, topic.ErrorCode, partitions))
 		}
 		if response.NextCursor != nil {
 			got = append(got, fmt.Sprintf("→ %s/%d", response.NextCursor.Topic, response.NextCursor.Partition))

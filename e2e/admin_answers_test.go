@@ -28,6 +28,29 @@ func adminAnswers(t *testing.T, brokers [2]*broker) {
 	a.partitions(t)
 	a.acls(t)
 	a.internal(t)
+	a.descriptions(t)
+}
+
+// descriptions: DescribeTopicPartitions and its cursors.
+func (a *adminPair) descriptions(t *testing.T) {
+	for _, names := range [][]string{{"admin"}, {"missing"}, {"a/b"}, {"."}, {"__transaction_state"}, {"admin", "admin.dot", "missing"}, {"admin.dot", "admin", "admin"}} {
+		for _, cursor := range []*kmsg.DescribeTopicPartitionsRequestCursor{nil, {}, {Topic: "missing"}, {Topic: "admin", Partition: -1}, {Topic: "admin", Partition: 1}, {Topic: "admin", Partition: 2}, {Topic: "admin", Partition: 7}, {Topic: "__transaction_state", Partition: 49}} {
+			for _, limit := range []int32{-1, 0, 1, 2, 2000} {
+				a.each(t, fmt.Sprintf("%q from %+v, %d", names, cursor, limit), func() kmsg.Request {
+					request := kmsg.NewPtrDescribeTopicPartitionsRequest()
+					for _, name := range names {
+						request.Topics = append(request.Topics, kmsg.DescribeTopicPartitionsRequestTopic{Topic: name})
+					}
+					request.Cursor, request.ResponsePartitionLimit = cursor, limit
+					return request
+				}, func(response kmsg.Response) {
+					for i := range response.(*kmsg.DescribeTopicPartitionsResponse).Topics {
+						response.(*kmsg.DescribeTopicPartitionsResponse).Topics[i].TopicID = [16]byte{}
+					}
+				})
+			}
+		}
+	}
 }
 
 type adminPair struct {

@@ -22,6 +22,8 @@ import (
 //     INVALID_REQUEST for every topic.
 //   - Topics that the client may not describe stand at the end with
 //     TOPIC_AUTHORIZATION_FAILED, or are left out when all were asked for.
+//   - The empty name is INVALID_TOPIC_EXCEPTION as any other that can't be one; Kafka
+//     4.4 answers it UNKNOWN_SERVER_ERROR.
 //   - Eligible leader replicas are empty lists: there is one replica.
 
 func (h *Handlers) describeTopicPartitionsAPI() codec.API {
@@ -43,7 +45,7 @@ func (h *Handlers) describeTopicPartitions(r *codec.Request) {
 	if refused != nil {
 		response := kmsg.NewPtrDescribeTopicPartitionsResponse()
 		for i := range request.Topics {
-			response.Topics = append(response.Topics, describedTopic(request.Topics[i].Topic, refused))
+			response.Topics = append(response.Topics, refusedTopic(request.Topics[i].Topic, refused))
 		}
 		r.Respond(response)
 		return
@@ -91,6 +93,13 @@ func describedTopic(name string, err *kerr.Error) kmsg.DescribeTopicPartitionsRe
 	return topic
 }
 
+// refusedTopic is one of which nothing is told, not even whether it is internal.
+func refusedTopic(name string, err *kerr.Error) kmsg.DescribeTopicPartitionsResponseTopic {
+	topic := describedTopic(name, err)
+	topic.IsInternal = false
+	return topic
+}
+
 func (h *Handlers) describeTopics(r *codec.Request, request *kmsg.DescribeTopicPartitionsRequest, image *meta.Image, names []string) *kmsg.DescribeTopicPartitionsResponse {
 	response := kmsg.NewPtrDescribeTopicPartitionsResponse()
 	remaining := max(1, min(request.ResponsePartitionLimit, h.Config.MaxRequestPartitionSizeLimit))
@@ -99,7 +108,7 @@ func (h *Handlers) describeTopics(r *codec.Request, request *kmsg.DescribeTopicP
 		if !h.visible(r, auth.OperationDescribe, auth.ResourceTopic, name) {
 			if len(request.Topics) > 0 {
 				auth.Denied(h.Authorizer, r.API.Name, r.Session.Principal, r.Session.RemoteHost, auth.OperationDescribe, auth.ResourceTopic, name)
-				unauthorized = append(unauthorized, describedTopic(name, kerr.TopicAuthorizationFailed))
+				unauthorized = append(unauthorized, refusedTopic(name, kerr.TopicAuthorizationFailed))
 			}
 			continue
 		}
