@@ -264,6 +264,9 @@ func (p *Partition) appended(g *segment.Segment, records []byte, info *validate.
 	g.EndOffset.Store(offset)
 	g.SizeBytes.Store(at)
 	p.end.store(position{offset, g.BaseOffset, at})
+	if at >= g.AheadAt {
+		g.AskAhead(at, nowMs)
+	}
 }
 
 // noteEpoch lets a leader epoch begin here, if it is a new one.

@@ -375,6 +375,7 @@ func (s *Store) Close(ctx context.Context) error {
 	for _, p := range all {
 		p.close()
 	}
+	s.segments.StopAhead() // nobody appends any more
 	s.janitor.doomed.Release(math.MaxInt64)
 	s.segments.Bury()
 	return errors.Join(append(errs, s.unlock())...)

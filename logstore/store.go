@@ -128,6 +128,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.skipProducerIDs()
 	}
 	s.janitor.start()
+	s.segments.StartAhead()
 	s.resumeMoves(unfinished) // before a round of compaction changes what is copied
 	s.compactor.start()
 	s.logger.Debug("log directories opened", "dirs", len(s.dirs), "partitions", count, "took", time.Since(started))
@@ -521,6 +522,9 @@ func (p *Partition) close() {
 	p.store.segments.DropSpare(spare)
 	groupcommit.Complete(waiters, err)
 	for _, g := range list.all {
+		if err := g.FreeAhead(); err != nil { // nothing is lost but space, until the next recovery or the end of the segment
+			p.store.logger.Debug("space ahead not freed", "file", g.Path(layout.LogSuffix), "error", err)
+		}
 		g.Release()
 	}
 }

@@ -101,6 +101,7 @@ func (h *harness) kill() {
 	for _, p := range s.All() {
 		p.close()
 	}
+	s.segments.StopAhead()
 	s.janitor.doomed.Release(1 << 62)
 	s.segments.Bury()
 	if err := s.unlock(); err != nil {

@@ -11,6 +11,7 @@ const (
 	OpCreate
 	OpWrite
 	OpTruncate
+	OpAllocate
 	OpDatasync
 	OpSyncDir
 	OpRename
@@ -22,8 +23,8 @@ const (
 type Op struct {
 	Kind   OpKind
 	Name   string // the file or directory; of a rename, the old name
-	Offset int64  // of a write, or the size of a truncation
-	Len    int    // of a write
+	Offset int64  // of a write or an allocation, or the size of a truncation
+	Len    int    // of a write or an allocation
 }
 
 // ShortWrite is an error that a hook returns to let a write store its first Len bytes and then fail with Err.
@@ -123,6 +124,13 @@ func (f *faultyFile) Truncate(size int64) error {
 		return pathError("truncate", f.name, err)
 	}
 	return f.File.Truncate(size)
+}
+
+func (f *faultyFile) Allocate(from, to int64) error {
+	if err := f.f.before(Op{Kind: OpAllocate, Name: f.name, Offset: from, Len: int(to - from)}); err != nil {
+		return pathError("fallocate", f.name, err)
+	}
+	return f.File.Allocate(from, to)
 }
 
 func (f *faultyFile) Datasync() error {

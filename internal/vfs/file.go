@@ -71,6 +71,28 @@ func (f *osFile) Truncate(size int64) error {
 	}
 }
 
+func (f *osFile) Allocate(from, to int64) error {
+	for {
+		err := unix.Fallocate(f.fd, unix.FALLOC_FL_KEEP_SIZE, from, to-from)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return f.fail("fallocate", err)
+		}
+		return nil
+	}
+}
+
+func (f *osFile) AllocatedBytes() (int64, error) {
+	const blockBytes = 512 // of st_blocks, whatever the file system's are
+	var st unix.Stat_t
+	if err := unix.Fstat(f.fd, &st); err != nil {
+		return 0, f.fail("fstat", err)
+	}
+	return st.Blocks * blockBytes, nil
+}
+
 // Datasync is not repeated on EINTR: a second call may succeed although the pages of the first were lost.
 func (f *osFile) Datasync() error {
 	if err := unix.Fdatasync(f.fd); err != nil {

@@ -164,6 +164,9 @@ func (f *memFile) truncateLocked(size int64) error {
 	return nil
 }
 
+// Allocate is refused: memory would be taken at once.
+func (f *memFile) Allocate(int64, int64) error { return f.fail("fallocate", unix.EOPNOTSUPP) }
+
 // Datasync has nothing to wait for; memory is as durable as it gets.
 func (f *memFile) Datasync() error {
 	if f.m.record {

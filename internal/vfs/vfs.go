@@ -49,6 +49,10 @@ type File interface {
 	ReadAt(p []byte, off int64) (int, error)
 	WriteAt(p []byte, off int64) (int, error)
 	Truncate(size int64) error
+	// Allocate reserves room on the disk for [from, to) behind the end of the file, whose size and contents stay as they are;
+	// Truncate to the size gives it back. AllocatedBytes is the room that the file has, which may be less than its size.
+	Allocate(from, to int64) error
+	AllocatedBytes() (int64, error)
 	Datasync() error // contents and the size; on error the caller must assume the pages are lost
 	// WriteSync is WriteAt and then Datasync, which is about p at least, in one system call where that is possible: a disk
 	// that takes single writes past its cache needs no flush.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"kaas/internal/limits"
+	"kaas/internal/vfs"
 	"kaas/logstore/index"
 	"kaas/logstore/layout"
 	"kaas/logstore/logfile"
@@ -110,12 +111,24 @@ func (t *Task) scanSegment(g *Segment, next int64) (end int64, reason, err error
 		}
 		end = v.LastOffset() + 1
 	}
+	if err := freeAhead(f, g.SizeBytes); err != nil {
+		return 0, nil, err
+	}
 	if g.Sealed {
 		b.Finish()
 	}
 	g.Index, g.MaxTimestampMs, g.MaxTimestampAt, g.SinceIndexBytes = b.Index, b.MaxTimestampMs, b.MaxTimestampAt, b.SinceBytes
 	g.EndOffset, g.SizeBytes = end, sc.At
 	return end, reason, nil
+}
+
+// freeAhead gives back the space that a broker which grew the segment had behind its end when it crashed.
+func freeAhead(f vfs.File, sizeBytes int64) error {
+	allocated, err := f.AllocatedBytes()
+	if err != nil || allocated < sizeBytes+limits.AllocateLeastBytes {
+		return err
+	}
+	return f.Truncate(sizeBytes)
 }
 
 // resume takes over the index entries below the recovery point, when the files hold, and says where to go on.

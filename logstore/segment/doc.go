@@ -4,12 +4,12 @@
 // It is not a log: which segments there are, what may be seen of them and what is appended is the partition's (logstore), and it
 // decides neither when a segment is sealed nor when it is deleted.
 //
-// It owns no goroutines. A segment whose last reference went away waits in its Env until Bury, which blocks and is called by one
+// Env.StartAhead starts its one goroutine, which allocates space behind segments that grow fast. A segment whose last reference went away waits in its Env until Bury, which blocks and is called by one
 // goroutine at a time.
 //
 // # Locks
 //
 // Partition.mu in the comments is the lock of the logstore.Partition that the segment belongs to: whoever calls a method that
-// names it holds it, and it comes before Segment.mu, which is held while files are opened, mapped and read. graveyard.mu is a
-// leaf. Read takes Segment.mu only for what is not open or mapped yet.
+// names it holds it, and it comes before Segment.mu, which is held while files are opened, mapped and read. graveyard.mu and
+// Segment.aheadMu are leaves; the latter is held while the file system allocates, and nobody who appends or reads takes it. Read takes Segment.mu only for what is not open or mapped yet.
 package segment

@@ -27,6 +27,7 @@ type Env struct {
 	lookups *LookupCounters
 	maps    atomic.Int64 // mmaps in use
 	dead    graveyard
+	ahead   ahead
 }
 
 // LookupCounters count what should be rare.
@@ -101,6 +102,7 @@ func (g *Segment) bury() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var errs []error
+	g.forgetAhead()
 	f := g.file.Load()
 	maps := g.oldMaps
 	if m := g.log.Load(); m != nil {

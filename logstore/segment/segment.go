@@ -44,6 +44,7 @@ type Segment struct {
 
 	// Owner of the rest, until the blank line: Partition.mu.
 	BytesSinceIndex  int64
+	AheadAt          int64 // the size at which AskAhead is due
 	MaxTimestampMs   int64 // UnknownTimestamp until loaded from the time index
 	MaxTimestampAt   int64 // last offset of the first batch that carries MaxTimestampMs
 	FirstTimestampMs int64 // largest timestamp of the first batch, UnknownTimestamp until known
@@ -72,7 +73,15 @@ type Segment struct {
 	unlink   []string // files to remove at burial. Owner: mu
 	buryNext *Segment // owner: graveyard.mu
 
-	_ [24]byte // a multiple of 64: what an append touches begins with a cache line
+	aheadFrom int64 // SizeBytes at the last AskAhead. Owner: Partition.mu
+	aheadMs   int64 // when that was; 0: never. Owner: Partition.mu
+
+	aheadMu     sync.Mutex // held while the file system allocates and frees: only for what lies behind the end. A leaf
+	allocatedTo int64      // end of what was allocated behind the end, 0: nothing was. Owner: aheadMu
+	aheadBytes  int64      // of the segment in ahead.held. Owner: aheadMu
+	aheadDone   bool       // FreeAhead was called. Owner: aheadMu
+
+	_ [32]byte // a multiple of 64: what an append touches begins with a cache line
 }
 
 type openFile struct{ vfs.File }
