@@ -192,6 +192,12 @@ func TestContestFigures(t *testing.T) {
 			}
 		}
 	}
+	sides[1].refused = true
+	for _, c := range contests() {
+		if f := contestFigures(c, sides, [2][]bout{run(time.Second, time.Second), run(time.Second, time.Second)})[0]; !strings.Contains(f.Note, "the rival refuses flush.messages") {
+			t.Errorf("%s: %q", c.name, f.Note)
+		}
+	}
 	for name, want := range map[string]string{
 		"produce and follow, 64 KB batches, 16 partitions":        "CPU per GB, ratio to kafka ≤ 0.25 met",
 		"produce and follow, 256 KB batches, 16 partitions":       "CPU per GB, ratio to kafka ≤ 0.25 met",

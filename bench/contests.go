@@ -113,9 +113,14 @@ func contests() []contest {
 	}
 }
 
-// stable says for both sides of a contest what an acknowledgement means.
-func (c contest) stable() string {
-	if c.durable {
+// stable says for both sides of a contest what an acknowledgement means. A rival may have refused to be told.
+func (c contest) stable(refused bool) string {
+	switch {
+	case refused && c.durable:
+		return "durable on kaas' side: flush.messages=1, acknowledged after the bytes are on stable storage; the rival refuses flush.messages, and acknowledges as it does by default"
+	case refused:
+		return "not durable on kaas' side: acknowledged from the page cache; the rival refuses flush.messages, and acknowledges as it does by default"
+	case c.durable:
 		return "durable on both sides: flush.messages=1, acknowledged after the bytes are on stable storage"
 	}
 	return "not durable on either side: acknowledged from the page cache"

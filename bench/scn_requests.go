@@ -163,6 +163,9 @@ func manyConnections(o options, out io.Writer) (figures []figure, err error) {
 		}
 	}
 	err = turns(o.Rounds, 4, func(i int) error {
+		if err := rig.WarmMemory(256 << 20); err != nil {
+			return err
+		}
 		cpu, err := cpuOf(subjects[i/2], func() error { return rotas[i].Run(requests) })
 		if err != nil {
 			return err

@@ -323,6 +323,11 @@ func (d *Driver) checkFetch(answer []byte, next []int64) error {
 	return nil
 }
 
+const invalidConfig = 40 // Errors.INVALID_CONFIG
+
+// ErrInvalidConfig: the broker does not take a setting of a topic.
+var ErrInvalidConfig = errors.New("a setting is refused")
+
 // CreateTopic makes the load's topic and waits until every partition has a
 // leader and takes a fetch.
 func (d *Driver) CreateTopic(configs [][2]string) error {
@@ -344,7 +349,11 @@ func (d *Driver) CreateTopic(configs [][2]string) error {
 		return err
 	}
 	// length, correlation id, throttle time, number of topics, name
-	if code := int16(binary.BigEndian.Uint16(answer[16+2+len(d.Topic):])); code != 0 {
+	switch code := int16(binary.BigEndian.Uint16(answer[16+2+len(d.Topic):])); code {
+	case 0:
+	case invalidConfig:
+		return fmt.Errorf("create topic %s: %w", d.Topic, ErrInvalidConfig)
+	default:
 		return fmt.Errorf("create topic %s: error %d", d.Topic, code)
 	}
 	request := MetadataFrame(d.Topic, false)
