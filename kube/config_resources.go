@@ -118,8 +118,9 @@ func (r *configResources[T]) writeOne(ctx context.Context, c T, status meta.Conf
 	case err == nil:
 		logReady(r.logger, kind+" "+metadata.Name, has.Conditions, status.Conditions)
 		r.note(meta.Event{Type: meta.Modified, Object: stored})
-	case errors.Is(err, meta.ErrNotFound): // the deletion is on its way through the watch
-	case errors.Is(err, meta.ErrConflict):
+	case errors.Is(err, meta.ErrNotFound), errors.Is(err, meta.ErrConflict):
+		// Most likely the deletion, or a newer state, is on its way through the watch;
+		// not when the file was put back in time.
 		r.again = true
 	case ctx.Err() == nil:
 		r.again = true

@@ -389,11 +389,10 @@ func (r *Reconciler) written(ctx context.Context, w *statusWrite, result meta.Wr
 		if claimed := w.next.ClaimedName(); claimed != name {
 			r.retry[claimed] = true
 		}
-	case errors.Is(err, meta.ErrNotFound):
-		// The deletion is on its way through the watch.
-	case errors.Is(err, meta.ErrConflict):
-		// Most likely a newer state is on its way through the watch. If the edit
-		// was of a comment only, there is none: try again.
+	case errors.Is(err, meta.ErrNotFound), errors.Is(err, meta.ErrConflict):
+		// Most likely the deletion, or a newer state, is on its way through the watch.
+		// If the edit was of a comment only, or the file was put back in time, there is
+		// none: try again.
 		r.retry[name] = true
 	case errors.Is(err, meta.ErrInvalid):
 		r.logger.Warn("the status of a topic can't be kept", "resource", resource, "topic", name, "error", err)

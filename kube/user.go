@@ -48,11 +48,24 @@ type UserReconciler struct {
 	users   map[string]*meta.KafkaUser // by resource name
 	byName  map[string][]string        // Kafka name → resource names that claim it
 	secrets map[string]*meta.Secret
-	// settled holds what was looked at last, so that a password is not tried again
-	// for a change that has nothing to do with it.
+	// settled holds what was looked at last and stands in status, so that a password is
+	// not tried again for a change that has nothing to do with it.
 	settled map[string]settledUser
-	retry   map[string]bool // resource names whose write failed
+	// taken is, by the uid of a user, the password that it was given last. Status has a
+	// check of it, but only once that could be written: an edit in between makes it a
+	// conflict, and keys that this edit sets must not be taken for older ones.
+	taken map[string]takenPassword
+	// doomed are the Secrets that go with their user, by uid. They are not among secrets
+	// any more, though the watch may show them still and the deletion fail at first.
+	doomed map[string]*meta.Secret
+	// unseen are, by resource name, the versions of users that were written here and that
+	// the watch has not shown, oldest first. Nobody else's lie between them: each write
+	// names the version that it follows. So all but the last are old when they are shown.
+	unseen map[string][]string
+	retry  map[string]bool // resource names whose write failed
 }
+
+type takenPassword struct{ secret, password string }
 
 type settledUser struct {
 	generation    int64
@@ -66,7 +79,7 @@ func StartUsers(o UserOptions) *UserReconciler {
 		o.Clock = time.Now
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &UserReconciler{options: o, cancel: cancel, done: make(chan struct{})}
+	r := &UserReconciler{options: o, cancel: cancel, done: make(chan struct{}), taken: map[string]takenPassword{}, doomed: map[string]*meta.Secret{}}
 	go r.run(ctx)
 	return r
 }
@@ -95,20 +108,15 @@ func (r *UserReconciler) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.users, r.byName, r.secrets = map[string]*meta.KafkaUser{}, map[string][]string{}, map[string]*meta.Secret{}
-	r.settled, r.retry = map[string]settledUser{}, map[string]bool{}
+	r.settled, r.retry, r.unseen = map[string]settledUser{}, map[string]bool{}, map[string][]string{}
 	var watches [2]<-chan meta.Event
 	for i, kind := range []meta.Kind{meta.KindSecret, meta.KindUser} {
 		events, err := r.options.Store.Watch(ctx, kind, "")
 		if err != nil {
 			return err
 		}
-		for synced := false; !synced; {
-			event, ok := <-events
-			if !ok {
-				return errors.Join(errors.New("the watch ended before it was complete"), ctx.Err())
-			}
-			synced = event.Type == meta.Synced
-			r.note(event)
+		if err := r.list(ctx, kind, events); err != nil {
+			return err
 		}
 		watches[i] = events
 	}
@@ -116,9 +124,9 @@ func (r *UserReconciler) follow(ctx context.Context) error {
 		r.reconcile(ctx, name)
 	}
 	r.sweepOrphans(ctx)
+	var again <-chan time.Time // not begun anew by events: others' must not put it off for ever
 	for ctx.Err() == nil {
-		var again <-chan time.Time
-		if len(r.retry) > 0 {
+		if again == nil && len(r.retry)+len(r.doomed) > 0 {
 			again = time.After(limits.ReconcileRetry)
 		}
 		var event meta.Event
@@ -128,11 +136,8 @@ func (r *UserReconciler) follow(ctx context.Context) error {
 		case event, ok = <-watches[0]:
 		case event, ok = <-watches[1]:
 		case <-again:
-			names := r.retry
-			r.retry = map[string]bool{}
-			for name := range names {
-				r.reconcile(ctx, name)
-			}
+			again = nil
+			r.tryAgain(ctx)
 		}
 		if !ok {
 			return errors.Join(errors.New("the watch ended"), ctx.Err())
@@ -145,13 +150,52 @@ func (r *UserReconciler) follow(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// list notes what a watch shows first, and forgets what is remembered of others.
+func (r *UserReconciler) list(ctx context.Context, kind meta.Kind, events <-chan meta.Event) error {
+	uids := make(map[string]bool)
+	for event := range events {
+		if event.Type == meta.Synced {
+			if kind == meta.KindSecret {
+				maps.DeleteFunc(r.doomed, func(uid string, _ *meta.Secret) bool { return !uids[uid] })
+			} else {
+				maps.DeleteFunc(r.taken, func(uid string, _ takenPassword) bool { return !uids[uid] })
+			}
+			return nil
+		}
+		r.note(event)
+		uids[event.Object.Meta().UID] = true
+	}
+	return errors.Join(errors.New("the watch ended before it was complete"), ctx.Err())
+}
+
+// tryAgain does what the store refused.
+func (r *UserReconciler) tryAgain(ctx context.Context) {
+	names := slices.Sorted(maps.Keys(r.retry))
+	r.retry = map[string]bool{} // refilled by what fails again
+	for _, secret := range r.doomed {
+		r.deleteDoomed(ctx, secret)
+	}
+	for _, name := range names {
+		r.reconcile(ctx, name)
+	}
+}
+
 // note takes an event in and returns the users that it touches.
 func (r *UserReconciler) note(event meta.Event) []string {
 	switch object := event.Object.(type) {
 	case *meta.Secret:
-		name := object.Metadata.Name
-		if r.secrets[name] = object; event.Type == meta.Deleted {
-			delete(r.secrets, name)
+		name, uid := object.Metadata.Name, object.Metadata.UID
+		switch {
+		case event.Type == meta.Deleted:
+			delete(r.doomed, uid)
+			if now := r.secrets[name]; now != nil && now.Metadata.UID == uid {
+				delete(r.secrets, name)
+			}
+		case r.doomed[uid] == nil:
+			r.secrets[name] = object
+		case object.Metadata.Annotations[meta.UserAnnotation] == "": // somebody's own now
+			delete(r.doomed, uid)
+			r.secrets[name] = object
 		}
 		var touched []string
 		for resource, user := range r.users {
@@ -162,6 +206,9 @@ func (r *UserReconciler) note(event meta.Event) []string {
 		return touched
 	case *meta.KafkaUser:
 		name := object.Metadata.Name
+		if event.Type == meta.Modified && r.passed(object) {
+			return nil
+		}
 		var touched []string
 		if old := r.users[name]; old != nil {
 			touched = append(touched, dropFrom(r.byName, old.KafkaName(), name)...) // one that waits for the name
@@ -169,6 +216,8 @@ func (r *UserReconciler) note(event meta.Event) []string {
 		if event.Type == meta.Deleted {
 			delete(r.users, name)
 			delete(r.settled, name)
+			delete(r.unseen, name)
+			delete(r.taken, object.Metadata.UID)
 		} else {
 			r.users[name] = object
 			r.byName[object.KafkaName()] = append(r.byName[object.KafkaName()], name)
@@ -210,10 +259,21 @@ func (r *UserReconciler) sweepOrphans(ctx context.Context) {
 	}
 }
 
+// deleteSecret forgets a Secret at once, so that who has the user's name next does not
+// get its password, whenever the store deletes it.
 func (r *UserReconciler) deleteSecret(ctx context.Context, secret *meta.Secret) {
+	delete(r.secrets, secret.Metadata.Name)
+	r.doomed[secret.Metadata.UID] = secret
+	r.deleteDoomed(ctx, secret)
+}
+
+func (r *UserReconciler) deleteDoomed(ctx context.Context, secret *meta.Secret) {
 	err := r.options.Store.Delete(ctx, meta.KindSecret, secret.Metadata.Name, secret.Metadata.UID)
-	if err != nil && !errors.Is(err, meta.ErrNotFound) && ctx.Err() == nil {
-		r.options.Logger.Warn("the Secret of a deleted user can't be deleted; delete it yourself", "secret", secret.Metadata.Name, "error", err)
+	switch {
+	case err == nil, errors.Is(err, meta.ErrNotFound), errors.Is(err, meta.ErrConflict):
+		// Gone, or another one has the name: the watch shows it.
+	case ctx.Err() == nil:
+		r.options.Logger.Warn("the Secret of a deleted user can't be deleted; trying again", "secret", secret.Metadata.Name, "error", err)
 	}
 }
 
@@ -274,13 +334,16 @@ func (r *UserReconciler) reconcile(ctx context.Context, resource string) {
 	r.write(ctx, user, status)
 }
 
-// failed: what the store refused for the moment is tried again.
+// failed: what the store refused for the moment is tried again. So is what was not found:
+// most likely its deletion is on its way through the watch, but a file that was put back
+// in time was never gone.
 func (r *UserReconciler) failed(ctx context.Context, resource string, err error) {
-	if ctx.Err() != nil || errors.Is(err, meta.ErrNotFound) {
+	if ctx.Err() != nil {
 		return
 	}
 	r.retry[resource] = true
-	if !errors.Is(err, meta.ErrConflict) {
+	delete(r.settled, resource)
+	if !errors.Is(err, meta.ErrConflict) && !errors.Is(err, meta.ErrNotFound) {
 		r.options.Logger.Warn("a user can't be reconciled; trying again", "resource", resource, "error", err)
 	}
 }
@@ -314,7 +377,9 @@ func (r *UserReconciler) reconcilePassword(ctx context.Context, user *meta.Kafka
 	if !ok || password == "" {
 		return user, &refusal{"InvalidSecret", fmt.Sprintf("Secret %s has no value under %s", name, key)}
 	}
-	unedited := status.PasswordCheck != nil && status.Secret == name && r.options.Fits(status.PasswordCheck, password)
+	taken := takenPassword{name, password}
+	checked := status.PasswordCheck != nil && status.Secret == name && r.options.Fits(status.PasswordCheck, password)
+	unedited := checked || r.taken[user.Metadata.UID] == taken
 	generated := secret.Metadata.Annotations[meta.UserAnnotation] == user.Metadata.Name
 	fits := hasKeys && r.options.Fits(keys, password)
 	keep := fits || hasKeys && (unedited || status.PasswordCheck == nil && generated)
@@ -332,11 +397,11 @@ func (r *UserReconciler) reconcilePassword(ctx context.Context, user *meta.Kafka
 		if err != nil {
 			return user, err
 		}
-		r.note(meta.Event{Type: meta.Modified, Object: stored})
-		user = stored.(*meta.KafkaUser)
+		user = r.written(user, stored)
 		now.generation = user.Metadata.Generation
 	}
-	if !unedited {
+	r.taken[user.Metadata.UID] = taken
+	if !checked {
 		check, err := r.options.Derive(password)
 		if err != nil {
 			return user, &refusal{"InvalidSecret", err.Error()}
@@ -380,5 +445,30 @@ func (r *UserReconciler) write(ctx context.Context, user *meta.KafkaUser, status
 		r.failed(ctx, user.Metadata.Name, err)
 		return
 	}
-	r.note(meta.Event{Type: meta.Modified, Object: stored})
+	r.written(user, stored)
+}
+
+// written takes in a user as it was written here.
+func (r *UserReconciler) written(before *meta.KafkaUser, stored meta.Object) *meta.KafkaUser {
+	if version := stored.Meta().ResourceVersion; version != before.Metadata.ResourceVersion {
+		name := before.Metadata.Name
+		r.note(meta.Event{Type: meta.Modified, Object: stored})
+		r.unseen[name] = append(r.unseen[name], version)
+	}
+	return stored.(*meta.KafkaUser)
+}
+
+// passed says that the watch shows a version which was written here and which another
+// one followed. What it shows, it has shown.
+func (r *UserReconciler) passed(user *meta.KafkaUser) bool {
+	name := user.Metadata.Name
+	at := slices.Index(r.unseen[name], user.Metadata.ResourceVersion)
+	if at < 0 {
+		return false
+	}
+	if r.unseen[name] = r.unseen[name][at+1:]; len(r.unseen[name]) > 0 {
+		return true
+	}
+	delete(r.unseen, name)
+	return false
 }
