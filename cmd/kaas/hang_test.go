@@ -154,8 +154,8 @@ func roundTrips(t *testing.T, client *kgo.Client, n int) []time.Duration {
 // hanging, and for that long before and after it (make nightly).
 var hangFor = flag.Duration("hang.for", 0, "how long the resource store hangs under load")
 
-// produceFor is a load of four producers with acks=all; it returns how long each
-// record took, sorted.
+// produceFor is a load of four producers with acks=all, of one record each at least; it
+// returns how long each record took, sorted.
 func produceFor(t *testing.T, address string, length time.Duration) []time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), length)
@@ -171,7 +171,7 @@ func produceFor(t *testing.T, address string, length time.Duration) []time.Durat
 		group.Go(func() {
 			defer client.Close()
 			var took []time.Duration
-			for ctx.Err() == nil {
+			for len(took) == 0 || ctx.Err() == nil {
 				start := time.Now()
 				if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "data", Value: make([]byte, 100)}).FirstErr(); err != nil {
 					t.Error(err)

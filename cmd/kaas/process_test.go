@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -233,6 +235,11 @@ func TestReadyIsOneLineAndSIGTERMExitsWith0(t *testing.T) {
 
 func TestSIGHUPStops(t *testing.T) {
 	t.Parallel()
+	// Where this test was started with nohup, its children ignore the signal; what is
+	// caught here is as it was in the beginning for them.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	defer signal.Stop(caught)
 	p := startProcess(t, onFreePorts()...)
 	p.awaitReady()
 	p.signal(syscall.SIGHUP)
@@ -496,36 +503,60 @@ func waitingMember(t *testing.T, p *process) net.Conn {
 	protocol.Name = "range"
 	join.Protocols = append(join.Protocols, protocol)
 	send(t, c, join)
-	base := "http://" + ready["http"].(string)
-	await(t, "the request is under way", func() bool {
-		response, err := http.Get(base + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(response.Body)
-		_ = response.Body.Close()
-		return err == nil && strings.Contains(string(body), "kaas_requests_in_flight 1\n")
-	})
+	await(t, "the request is under way", func() bool { return gauge(t, ready, "kaas_requests_in_flight") == 1 })
 	return c
 }
 
 // deafClient asks until the broker reads no more of it, and reads no reply.
 func deafClient(t *testing.T, p *process) {
 	t.Helper()
-	c, err := net.Dial("tcp", kafkaAddress(p.awaitReady()))
+	ready := p.awaitReady()
+	c, err := net.Dial("tcp", kafkaAddress(ready))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	one := kmsg.NewRequestFormatter().AppendRequest(nil, kmsg.NewPtrApiVersionsRequest(), 1)
-	many := bytes.Repeat(one, 10_000)
-	for err == nil {
-		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
-		_, err = c.Write(many)
-	}
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
+	many, at := bytes.Repeat(one, 10_000), 0
+	var last [3]float64
+	// That it does not read may be for want of a processor. But between two answers of it
+	// about itself nothing came and nothing went, and it owes replies.
+	await(t, "the broker is stuck with replies", func() bool {
+		_ = c.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		n, err := c.Write(many[at:])
+		at = (at + n) % len(many)
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		before := last
+		last = [3]float64{gauge(t, ready, "kaas_received_bytes_total"), gauge(t, ready, "kaas_sent_bytes_total"), gauge(t, ready, "kaas_outbound_bytes")}
+		return err != nil && last == before && last[2] > 0
+	})
+}
+
+// gauge asks a broker for the value of a metric without labels.
+func gauge(t *testing.T, ready map[string]any, name string) float64 {
+	t.Helper()
+	response, err := http.Get("http://" + ready["http"].(string) + "/metrics")
+	if err != nil {
 		t.Fatal(err)
 	}
+	body, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(body)) {
+		if text, ok := strings.CutPrefix(line, name+" "); ok {
+			value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return value
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return 0
 }
 
 func await(t *testing.T, what string, condition func() bool) {
@@ -561,13 +592,10 @@ func TestStopLeavesWhoDoesNotRead(t *testing.T) {
 	t.Parallel()
 	p := startProcess(t, onFreePorts()...)
 	deafClient(t, p)
-	began := time.Now()
 	p.signal(syscall.SIGTERM)
+	// A stop that waited for it would end at limits.StopTimeout, which is longer than patience.
 	if code := p.awaitExit(); code != 0 || !strings.Contains(p.text(), "still owed replies") {
 		t.Errorf("exit code %d", code)
-	}
-	if took := time.Since(began); took > limits.DrainTimeout+5*time.Second {
-		t.Errorf("the stop took %v", took)
 	}
 }
 
@@ -579,13 +607,9 @@ func TestSecondSignalExitsAtOnce(t *testing.T) {
 	await(t, "the first signal is being handled", func() bool { return strings.Contains(p.text(), `"msg":"stopping"`) })
 	handled := time.Now()
 	await(t, "a second signal is no echo", func() bool { return time.Since(handled) > limits.SignalEcho })
-	began := time.Now()
 	p.signal(syscall.SIGTERM)
 	if code := p.awaitExit(); code != 128+int(syscall.SIGTERM) {
 		t.Errorf("exit code %d", code)
-	}
-	if took := time.Since(began); took > limits.DrainTimeout/2 {
-		t.Errorf("the second signal took %v", took)
 	}
 }
 
