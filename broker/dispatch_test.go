@@ -66,10 +66,17 @@ func dialRaw(t testing.TB, address string) *rawConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
+	raw := &rawConn{c, t}
+	raw.bePatient()
+	return raw
+}
+
+// bePatient ends what the client waits for when nothing moves for a long time.
+func (c *rawConn) bePatient() {
+	c.t.Helper()
 	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
-	return &rawConn{c, t}
 }
 
 func (c *rawConn) send(request kmsg.Request, correlationID int32) {
@@ -87,6 +94,7 @@ func (c *rawConn) write(b []byte) {
 // receive reads the next reply, which must be that of request.
 func (c *rawConn) receive(request kmsg.Request, correlationID int32) kmsg.Response {
 	c.t.Helper()
+	c.bePatient()
 	frame, err := c.frame()
 	if err != nil {
 		c.t.Fatalf("%s v%d: %v", kmsg.NameForKey(request.Key()), request.GetVersion(), err)

@@ -95,10 +95,17 @@ func dial(t testing.TB, addr string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
+	bePatient(t, c)
+	return c
+}
+
+// bePatient ends what c waits for when nothing moves for a long time. It is called anew
+// for each reply, so that many of them may take as long as a busy machine needs.
+func bePatient(t testing.TB, c net.Conn) {
+	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	return c
 }
 
 func frameOf(payload []byte) []byte {
@@ -116,6 +123,9 @@ func send(t testing.TB, c net.Conn, b []byte) {
 
 func receiveFrame(t testing.TB, c io.Reader) []byte {
 	t.Helper()
+	if conn, ok := c.(net.Conn); ok {
+		bePatient(t, conn)
+	}
 	var header [4]byte
 	if _, err := io.ReadFull(c, header[:]); err != nil {
 		t.Fatalf("read a reply's length: %v", err)

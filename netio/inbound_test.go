@@ -9,7 +9,6 @@ import (
 	"math"
 	"net"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -223,6 +222,7 @@ func TestPauseAndResumeUnderFlood(t *testing.T) {
 	var mu sync.Mutex
 	var open []*Slot
 	most := 0
+	more := make(chan struct{}, 1) // something is open
 	h := &testHandler{
 		frame: func(c *Conn, frame *bufpool.Buf) error {
 			s := c.Reserve()
@@ -231,6 +231,10 @@ func TestPauseAndResumeUnderFlood(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			open = append(open, s)
+			select {
+			case more <- struct{}{}:
+			default:
+			}
 			most = max(most, len(open))
 			if c.rest != nil && len(c.rest.B) > limits.NetRestBytes {
 				t.Errorf("%d bytes lie unparsed", len(c.rest.B))
@@ -252,7 +256,7 @@ func TestPauseAndResumeUnderFlood(t *testing.T) {
 			select {
 			case <-done:
 				return
-			default:
+			case <-more:
 			}
 			mu.Lock()
 			answer := open
@@ -260,9 +264,6 @@ func TestPauseAndResumeUnderFlood(t *testing.T) {
 			mu.Unlock()
 			for i := len(answer) - 1; i >= 0; i-- {
 				answer[i].Done()
-			}
-			if len(answer) == 0 {
-				runtime.Gosched()
 			}
 		}
 	}()
