@@ -5,6 +5,8 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -273,9 +275,12 @@ func fromRoot(t *testing.T, path string) string {
 	return absolute
 }
 
+// freeAddress is an address that a broker can listen on later. Its host is nobody else's:
+// the port would be free at this moment only, since clients of 127.0.0.1 get theirs from
+// the same range.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
 	must(t, err)
 	defer listener.Close()
 	return listener.Addr().String()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -219,8 +220,11 @@ func WarmMemory(size int64) error {
 	return nil
 }
 
+// FreeAddress is an address that a child can listen on later. Its host is nobody else's:
+// the port would be free at this moment only, since clients of 127.0.0.1 get theirs from
+// the same range.
 func FreeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
 	if err != nil {
 		return "", err
 	}
