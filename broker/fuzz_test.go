@@ -52,7 +52,7 @@ func FuzzFrame(f *testing.F) {
 		api.Handle(request)
 		select {
 		case <-sink.ended:
-		case <-time.After(5 * time.Second):
+		case <-time.After(20 * time.Second): // as in waitFor
 			t.Fatalf("no end of %x", wire)
 		}
 		if sink.closed != nil {
