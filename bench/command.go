@@ -47,12 +47,21 @@ and the cheaper of sendfile and mmap+write), a bare echo or a bare fdatasync
 loop of the same run, in the order A B B A, and the processor time of both is
 read from outside. Each row says its commit, host, spread, target and whether
 that was met. A scenario that fails is a row that says so.
-Measure alone: other work on the machine is in every figure.`,
+Measure alone: other work on the machine is in every figure. All scenarios take
+about 15 minutes; in pieces (--rows) they are as good, and bench table puts the
+rows together.
+
+The commands below need no repository: load puts a load on any broker, frames
+is the one for limits, compare runs the same loads against Apache Kafka or
+whatever runs at an address.`,
 		Example: `  # All scenarios, this binary's own broker, rows in bench/results
   kaas bench
 
   # Some of them; --list names all
   kaas bench --rows durable,tail
+
+  # Of each target the newest row of all runs
+  kaas bench table
 
   # A quick look, nothing written
   kaas bench --megabytes 256 --rounds 1 --results ''`,
@@ -103,7 +112,7 @@ address of a broker that runs. Each row says what was durable.`,
 		Example: `  # Against Apache Kafka
   kaas bench compare --rival kafka
 
-  # Only two of the rows
+  # Only two of the rows; --list names all
   kaas bench compare --rows 'storm;latency'
 
   # Against a broker that runs on this host

@@ -507,6 +507,9 @@ func latencies(o compareOptions, sides [2]*contender, durable bool, out io.Write
 		sayLatency(out, fmt.Sprintf("latency, acks=%d", acks), sides[i].name+", read", paced[i].Delivered)
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
 	for i, side := range sides {
 		for _, f := range append(found[i].figures(scenario, side.name, "ack"), delivered[i].figures(scenario, side.name, "read at the tail")...) {
 			figures = append(figures, f.noting(c.stable(sides[1].refused)))
@@ -521,7 +524,7 @@ func latencies(o compareOptions, sides [2]*contender, durable bool, out io.Write
 		}
 		figures = append(figures, f)
 	}
-	return figures, err
+	return figures, nil
 }
 
 // checkRival says early what a comparison lacks.
