@@ -275,15 +275,25 @@ func fromRoot(t *testing.T, path string) string {
 	return absolute
 }
 
-// freeAddress is an address that a broker can listen on later. Its host is nobody else's:
-// the port would be free at this moment only, since clients of 127.0.0.1 get theirs from
-// the same range.
+// loopback is the host of all brokers of this process, and nobody else's: a port of
+// 127.0.0.1 would be free for a moment only, since clients get theirs from the same range.
+var loopback = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+
+// givenAddresses were returned by freeAddress, which gives none twice.
+var givenAddresses sync.Map
+
+// freeAddress is an address that a broker can listen on later.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)))
-	must(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
+	for {
+		listener, err := net.Listen("tcp", loopback+":0")
+		must(t, err)
+		address := listener.Addr().String()
+		must(t, listener.Close())
+		if _, given := givenAddresses.LoadOrStore(address, true); !given {
+			return address
+		}
+	}
 }
 
 // testContext ends a little before the test's own deadline, so that a hang is
