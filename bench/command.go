@@ -51,9 +51,9 @@ Measure alone: other work on the machine is in every figure. All scenarios take
 about 15 minutes; in pieces (--rows) they are as good, and bench table puts the
 rows together.
 
-The commands below need no repository: load puts a load on any broker, frames
-is the one for limits, compare runs the same loads against Apache Kafka or
-whatever runs at an address.`,
+For a broker that runs already, of whatever make: load puts a load on it, frames
+is the one for limits, compare --rival host:port runs the same loads on it and
+on kaas.`,
 		Example: `  # All scenarios, this binary's own broker, rows in bench/results
   kaas bench
 

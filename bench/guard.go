@@ -51,6 +51,7 @@ type verdict struct {
 	now, base guardRow
 	known     bool // there is a baseline
 	worse     bool
+	slack     bool // better by more than may be worse: the baseline guards less than it could
 	why       string
 }
 
@@ -72,6 +73,8 @@ func judge(rows, baseline []guardRow) []verdict {
 			v.worse = true
 			v.why = fmt.Sprintf("%.4g %s against %.4g at commit %s (%+.1f %%), tolerated up to %.4g%s",
 				now.Value, now.Unit, v.base.Value, v.base.Commit, 100*(now.Value/v.base.Value-1), v.base.limit(), moved(now.Detail, v.base.Detail))
+		default:
+			v.slack = max(now.Value, now.baseline) < v.base.Value-(v.base.limit()-v.base.Value)
 		}
 		verdicts = append(verdicts, v)
 	}
@@ -122,6 +125,9 @@ func verdictTable(out io.Writer, verdicts []verdict) (worse []string) {
 				mark = "NEW"
 			}
 			worse = append(worse, v.now.Row+": "+v.why)
+		}
+		if v.slack {
+			mark = "  better: a new baseline would guard it"
 		}
 		fmt.Fprintf(out, "%-52s %12.5g %12s %12s  %-20s %s%s\n", v.now.Row, v.now.Value, base, most, v.now.Unit, v.base.Commit, mark)
 		if v.now.Note != "" {

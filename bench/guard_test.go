@@ -21,7 +21,7 @@ func TestJudgeFailsOnlyWhatIsWorse(t *testing.T) {
 	}{
 		{guardRow{Row: "a", Value: 103}, false, ""},
 		{guardRow{Row: "a", Value: 103.1, Detail: map[string]float64{"read": 2, "getppid": 1.5}}, true, "c0ffee (+3.1 %), tolerated up to 103: getppid 0 → 1.5, read 1 → 2"},
-		{guardRow{Row: "a", Value: 1}, false, ""}, // an improvement never fails
+		{guardRow{Row: "a", Value: 1}, false, ""}, // an improvement never fails, but is said
 		{guardRow{Row: "zero", Value: 0.1}, false, ""},
 		{guardRow{Row: "zero", Value: 0.11}, true, "tolerated"},
 		{guardRow{Row: "a", Value: 50, Most: 40}, true, "whatever the baseline"},
@@ -30,6 +30,26 @@ func TestJudgeFailsOnlyWhatIsWorse(t *testing.T) {
 		v := judge([]guardRow{c.row}, baseline)[0]
 		if v.worse != c.worse || !strings.Contains(v.why, c.words) {
 			t.Errorf("%+v: worse %v, %q", c.row, v.worse, v.why)
+		}
+	}
+}
+
+// A row that has become better is guarded by its new value only with a new baseline: the table says where.
+func TestJudgeSaysWhereABaselineIsSlack(t *testing.T) {
+	t.Parallel()
+	baseline := []guardRow{{Row: "a", Value: 100, Relative: 0.02, Absolute: 1}}
+	for _, c := range []struct {
+		row   guardRow
+		slack bool
+	}{
+		{guardRow{Row: "a", Value: 97}, false},
+		{guardRow{Row: "a", Value: 96.9}, true},
+		{guardRow{Row: "a", Value: 90, baseline: 99}, false}, // only the low end of an interval lies below
+	} {
+		var out bytes.Buffer
+		worse := verdictTable(&out, judge([]guardRow{c.row}, baseline))
+		if len(worse) > 0 || strings.Contains(out.String(), "better:") != c.slack {
+			t.Errorf("%+v: %q %s", c.row, worse, &out)
 		}
 	}
 }
