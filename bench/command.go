@@ -29,6 +29,8 @@ type options struct {
 	Meter          *meter
 	Rounds         int      // each is one A B B A
 	Starts         int      // measured starts
+	warmUpBytes    int64    // go through a side before it is measured; 0: warmUpBytes
+	settle         bool     // a run is also timed until the volume has nothing dirty any more
 	Prefix         []string // before the broker's command line: valgrind and its options
 }
 

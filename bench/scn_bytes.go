@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"time"
 
+	"kaas/bench/generator"
 	"kaas/bench/rig"
 )
 
@@ -25,7 +27,9 @@ const allocationsPerRequest = "allocations"
 type sample struct {
 	rig.Outcome
 	cpu                           rig.CPU
-	allocations, allocating       int64 // objects of so many requests; 0 requests: not known
+	generator                     time.Duration // of this process's processor time
+	settled                       time.Duration // from the begin until nothing of the volume was dirty, when that was asked for
+	allocations, allocating       int64         // objects of so many requests; 0 requests: not known
 	resident, anonymous, idleAnon int64
 	idleResident                  int64
 }
@@ -39,7 +43,8 @@ const warmUpBytes = 64_000_000
 // measure runs one side once, in a new process with an empty directory.
 func measure(o options, sd side, l rig.Load) (result sample, err error) {
 	l.Acks = sd.acks
-	if err := rig.WarmMemory(o.Bytes + warmUpBytes + 256<<20); err != nil {
+	warmUp := max(o.warmUpBytes, warmUpBytes)
+	if err := rig.WarmMemory(o.Bytes + warmUp + 256<<20); err != nil {
 		return sample{}, err
 	}
 	s, err := sd.start(o, l)
@@ -55,7 +60,7 @@ func measure(o options, sd side, l rig.Load) (result sample, err error) {
 	if result.idleResident, result.idleAnon, err = s.Memory(); err != nil {
 		return result, err
 	}
-	if _, err = s.driver.Run(warmUpBytes); err != nil {
+	if _, err = s.driver.Run(warmUp); err != nil {
 		return result, err
 	}
 	// Each run opens its connections, and asking for the count allocates, too: what a short run costs is taken off.
@@ -74,18 +79,9 @@ func measure(o options, sd side, l rig.Load) (result sample, err error) {
 		}
 		short = before - first
 	}
-	cpuBefore, err := s.CPU()
-	if err != nil {
+	if err := result.time(o, s); err != nil {
 		return result, err
 	}
-	if err = s.meter.during(func() (err error) { result.Outcome, err = s.driver.Run(o.Bytes); return err }); err != nil {
-		return result, err
-	}
-	cpuAfter, err := s.CPU()
-	if err != nil {
-		return result, err
-	}
-	result.cpu = cpuAfter.Since(cpuBefore)
 	if result.resident, result.anonymous, err = s.Memory(); err != nil {
 		return result, err
 	}
@@ -97,6 +93,34 @@ func measure(o options, sd side, l rig.Load) (result sample, err error) {
 		result.allocations, result.allocating = after-before-short, result.Produces+result.Fetches-few.Produces-few.Fetches
 	}
 	return result, nil
+}
+
+// time is the run that counts.
+func (result *sample) time(o options, s *subject) error {
+	if o.settle { // what the warm-up left is not of the run
+		if err := rig.SyncVolume(s.dir); err != nil {
+			return err
+		}
+	}
+	before, err := s.CPU()
+	if err != nil {
+		return err
+	}
+	own, begin := generator.OwnCPU(), time.Now()
+	if err := s.meter.during(func() (err error) { result.Outcome, err = s.driver.Run(o.Bytes); return err }); err != nil {
+		return err
+	}
+	result.generator = generator.OwnCPU() - own
+	after, err := s.CPU()
+	if err != nil {
+		return err
+	}
+	result.cpu = after.Since(before)
+	if o.settle {
+		err = rig.SyncVolume(s.dir)
+		result.settled = time.Since(begin)
+	}
+	return err
 }
 
 func each(samples []sample, f func(sample) float64) (values []float64) {

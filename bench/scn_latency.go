@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"kaas/bench/rig"
@@ -34,6 +35,9 @@ func durable(o options, out io.Writer) (figures []figure, err error) {
 	return figures, err
 }
 
+// durableWarmUpBytes let the broker's journal of commits grow to the size that it has under a load.
+const durableWarmUpBytes = 300_000_000
+
 // durableThroughput compares the broker with itself: acks=all with and without forcing. A producer of the bytes scenario has
 // five requests of one batch in flight; Kafka's clients put a batch for every partition into each of five requests, which here
 // are as many requests more.
@@ -41,6 +45,13 @@ func durableThroughput(o options, out io.Writer) (figures []figure, err error) {
 	const scenario = "durable"
 	sides := []side{{"kaas", startKaas("1"), -1}, {"kaas-unsynced", startKaas(neverFlush), -1}}
 	speed := func(s sample) float64 { return s.gigabytes() * 1000 / s.Took.Seconds() }
+	sustained := func(s sample) float64 { return s.gigabytes() * 1000 / s.settled.Seconds() }
+	o.warmUpBytes, o.settle = durableWarmUpBytes, true
+	cost, err := rig.DurableCost(o.DataParent, max(o.Bytes, 256<<20))
+	if err != nil {
+		return nil, err
+	}
+	figures = append(figures, newFigure(scenario, "bare", "CPU of durable blocks, beyond the append", "s/GB", "batches of 64 KB in blocks of 1 MiB past the page cache, a sync each, 16 files synced every 64 MiB", []float64{cost}))
 	l := rig.CostOfAByte(-1)
 	for _, inFlight := range []int{l.InFlight, l.InFlight * l.Partitions / l.Producers} {
 		l.InFlight = inFlight
@@ -53,7 +64,14 @@ func durableThroughput(o options, out io.Writer) (figures []figure, err error) {
 			figures = append(figures, newFigure(scenario, sd.name, "throughput"+what, "MB/s", "produce and follow, 64 KB batches, 16 partitions, acks=all", each(samples[i], speed)),
 				newFigure(scenario, sd.name, "CPU"+what, "s/GB", "", each(samples[i], cpuPerGB)))
 		}
-		figures = append(figures, newFigure(scenario, "kaas", "throughput"+what+", ratio to its own unsynced mode", "1", "", ratios(each(samples[0], speed), each(samples[1], speed))).atLeast(0.9))
+		bound := each(samples[1], func(s sample) float64 {
+			return float64(runtime.NumCPU()) * 1000 / ((s.cpu.Total+s.generator).Seconds()/s.gigabytes() + cost)
+		})
+		figures = append(figures,
+			newFigure(scenario, "kaas", "throughput"+what+", ratio to its own unsynced mode", "1", "", ratios(each(samples[0], speed), each(samples[1], speed))).atLeast(0.9),
+			newFigure(scenario, "kaas", "throughput"+what+", until nothing is dirty, ratio to its own unsynced mode", "1", "both with the time of a syncfs at the end", ratios(each(samples[0], sustained), each(samples[1], sustained))),
+			newFigure(scenario, "bound", "throughput"+what, "MB/s", "all processors busy with nothing but the unsynced run, its generator and the durable blocks", bound),
+			newFigure(scenario, "kaas", "throughput"+what+", ratio to the bound", "1", "", ratios(each(samples[0], speed), bound)))
 	}
 	return figures, nil
 }

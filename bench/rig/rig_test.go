@@ -191,6 +191,13 @@ func TestAppends(t *testing.T) {
 	}
 }
 
+func TestDurableCost(t *testing.T) {
+	t.Parallel()
+	if seconds, err := DurableCost(t.TempDir(), 4*durableBlockBytes); err != nil || seconds <= 0 {
+		t.Fatal(seconds, err)
+	}
+}
+
 func TestSynced(t *testing.T) {
 	t.Parallel()
 	if l, err := Synced(t.TempDir(), 20*time.Millisecond); err != nil || len(l) == 0 {
