@@ -106,9 +106,9 @@ const (
 	gatherFull    // the block has no room
 )
 
-// gather copies what was appended since the last commit into the block of j, which may become room bytes long. small: only
-// little of one partition is welcome. Caller: j.turn, and the group's goroutine.
-func (p *Partition) gather(j *commitJournal, room int64, small bool) (part roundPart, verdict int) {
+// gather copies what was appended since the last commit into the block of j, which may become room bytes long. Caller: j.turn,
+// and the group's goroutine.
+func (p *Partition) gather(j *commitJournal, room int64) (part roundPart, verdict int) {
 	p.mu.Lock()
 	if p.failure.Load() != nil || p.end.offset.Load() == p.durable.Load() && !p.dirUnsynced && !p.dirSyncing {
 		p.unflushed, p.flushDueMs = 0, 0
@@ -126,11 +126,7 @@ func (p *Partition) gather(j *commitJournal, room int64, small bool) (part round
 	if len(segments) > 1 {
 		bytes += segments[1].SizeBytes.Load()
 	}
-	limit := int64(limits.CommitJournalEntryBytes)
-	if small {
-		limit = limits.CommitJournalSmallBytes
-	}
-	if bytes <= 0 || bytes > limit {
+	if bytes <= 0 || bytes > limits.CommitJournalEntryBytes {
 		p.mu.Unlock()
 		return part, gatherDirect
 	}

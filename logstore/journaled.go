@@ -188,10 +188,9 @@ func (j *commitJournal) gather(tasks []*groupcommit.Task, from int) (next int) {
 	j.block.Reset()
 	j.parts = j.parts[:0]
 	room := min(j.room(), limits.CommitJournalBlockBytes)
-	small := from > 0
 	for i := from; i < len(tasks); i++ {
 		p := tasks[i].Owner.(*Partition)
-		part, verdict := p.gather(j, room, small)
+		part, verdict := p.gather(j, room)
 		switch verdict {
 		case gathered:
 			part.task = i

@@ -231,7 +231,7 @@ func TestNoBlockForASegmentWithoutAName(t *testing.T) {
 		j.turn.Lock()
 		defer j.turn.Unlock()
 		j.block.Reset()
-		_, verdict := p.gather(j, 1<<20, false)
+		_, verdict := p.gather(j, 1<<20)
 		return verdict
 	}
 	add()

@@ -16,11 +16,10 @@ const (
 	CommitJournalMaxBytes = 64 << 20
 	CommitJournalGrowMs   = 10_000
 	// CommitJournalBlockBytes bounds what one sync of the journal makes durable. What a partition appended since its last commit
-	// goes there up to CommitJournalEntryBytes, in a round that has filled a block already up to CommitJournalSmallBytes;
-	// beyond it a sync of its own file costs less than a second writing of its bytes (docs/design/commit.md).
-	CommitJournalBlockBytes = 1 << 20
-	CommitJournalEntryBytes = 64 << 10
-	CommitJournalSmallBytes = 16 << 10
+	// goes there up to CommitJournalEntryBytes; beyond it a sync of its own file costs less than a second writing of its bytes
+	// (docs/design/commit.md).
+	CommitJournalBlockBytes = 2 << 20
+	CommitJournalEntryBytes = 256 << 10
 	// CommitJournalMarkBytes is the end of a half that only marks may use: a compaction must not wait for its write-back.
 	CommitJournalMarkBytes = 8 << 10
 	// CommitJournalDiskShare: a half grows by no more than this part of what is free on the volume.
