@@ -32,8 +32,8 @@ type half struct {
 	at   int64
 }
 
-// zeroBytes is how much a file is filled by at a time.
-const zeroBytes = 256 << 10
+// zeroBytes is how much a file is filled by at a time: much, so that few rounds of commits meet such a write.
+const zeroBytes = 1 << 20
 
 // Create makes the two files, durably, in place of any that are there: nobody may need what they hold. id is random. Blocks go
 // past the page cache where the file system lets them: nobody reads them before the next start, and the copy costs.
