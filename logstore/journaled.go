@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
@@ -31,6 +33,7 @@ type commitJournal struct {
 	parts  []roundPart   // in the block; owner: the group's goroutine
 	found  *foundJournal // of a start that could not apply all of it; nil: none. Set during Open
 	worker sync.WaitGroup
+	hurry  atomic.Bool // the write-back does not rest: its half is wanted soon, or the store stops. Set under mu
 
 	mu      sync.Mutex
 	state   journalState            // owner: mu
@@ -211,19 +214,23 @@ func (j *commitJournal) gather(tasks []*groupcommit.Task, from int) (next int) {
 func (j *commitJournal) room() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	room := j.journal.Room() - limits.CommitJournalMarkBytes
-	if room >= min(j.journal.Size(j.journal.Active())/2, 2*limits.CommitJournalEntryBytes) || j.busy {
+	room, size := j.journal.Room()-limits.CommitJournalMarkBytes, j.journal.Size(j.journal.Active())
+	if j.busy && room < size/2 {
+		j.hurry.Store(true)
+	}
+	if room >= min(size/2, 2*limits.CommitJournalEntryBytes) || j.busy {
 		return room
 	}
 	other := 1 - j.journal.Active()
 	if !j.free(other) {
-		j.begin(func() { j.writeBack(other, 1) }) // something failed there
+		j.begin(func() { j.writeBack(other, 0, 1) }) // something failed there
 		return room
 	}
 	full := j.journal.Active()
 	j.store.counters.JournalTurns.Add(1)
-	factor := j.journal.Switch(j.store.nowMs())
-	j.begin(func() { j.writeBack(full, factor) })
+	j.hurry.Store(false)
+	filledMs, factor := j.journal.Switch(j.store.nowMs())
+	j.begin(func() { j.writeBack(full, filledMs, factor) })
 	return j.journal.Room() - limits.CommitJournalMarkBytes
 }
 
@@ -238,8 +245,10 @@ func (j *commitJournal) free(half int) bool {
 	return true
 }
 
-// writeBack syncs the files of what a half holds, and makes the half larger by a factor, 1: as it is.
-func (j *commitJournal) writeBack(half int, factor int64) {
+// writeBack syncs the files of what a half holds, and makes the half larger by a factor, 1: as it is. filledMs is how long the
+// half took to be filled, and so what the other one may take: of a quarter of it the worker rests between files, so that a
+// commit that meets a sync does not meet the next one, too.
+func (j *commitJournal) writeBack(half int, filledMs, factor int64) {
 	j.mu.Lock()
 	todo := make([]*Partition, 0, len(j.held[half]))
 	for p, end := range j.held[half] {
@@ -254,10 +263,16 @@ func (j *commitJournal) writeBack(half int, factor int64) {
 	}
 	close(queue)
 	var workers sync.WaitGroup
-	for range min(1+len(todo)/64, limits.CommitJournalWriters) { // few, and each file by itself: those who wait for a commit share the disk with them
+	writers := min(1+len(todo)/64, limits.CommitJournalWriters) // few, and each file by itself: those who wait for a commit share the disk with them
+	rest := min(time.Duration(filledMs)*time.Millisecond/4*time.Duration(writers)/time.Duration(max(len(todo), 1)), limits.CommitJournalMaxRest)
+	for range writers {
 		workers.Go(func() {
 			for p := range queue {
+				began := time.Now()
 				p.syncFiles()
+				if !j.hurry.Load() {
+					<-time.After(min(rest, 3*time.Since(began)))
+				}
 			}
 		})
 	}
@@ -434,6 +449,7 @@ func (j *commitJournal) stop(remove bool) error {
 	j.mu.Lock()
 	state, file := j.state, j.journal
 	j.state = journalOff
+	j.hurry.Store(true)
 	j.mu.Unlock()
 	j.worker.Wait()
 	if j.found != nil {

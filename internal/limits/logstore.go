@@ -15,6 +15,8 @@ const (
 	CommitJournalMinBytes = 1 << 20
 	CommitJournalMaxBytes = 64 << 20
 	CommitJournalGrowMs   = 10_000
+	// CommitJournalMaxRest bounds how long the worker rests after the sync of a file.
+	CommitJournalMaxRest = 10 * time.Millisecond
 	// CommitJournalBlockBytes bounds what one sync of the journal makes durable. What a partition appended since its last commit
 	// goes there up to CommitJournalEntryBytes; beyond it a sync of its own file costs less than a second writing of its bytes
 	// (docs/design/commit.md).

@@ -105,20 +105,20 @@ func (j *Journal) Room() int64 { return j.halves[j.active].size - j.halves[j.act
 // Size is how much a half holds.
 func (j *Journal) Size(half int) int64 { return j.halves[half].size }
 
-// Switch goes on with the other half. Nobody may need what that one holds. It says by which factor the half that was filled
-// should grow, 1: not at all.
-func (j *Journal) Switch(nowMs int64) (factor int64) {
+// Switch goes on with the other half. Nobody may need what that one holds. It says how long the half that was filled took, and
+// by which factor it should grow, 1: not at all.
+func (j *Journal) Switch(nowMs int64) (tookMs, factor int64) {
 	j.active = 1 - j.active
 	j.halves[j.active].at = 0
-	took := nowMs - j.switchedMs
+	tookMs = nowMs - j.switchedMs
 	j.switchedMs = nowMs
 	switch {
-	case took < limits.CommitJournalGrowMs/10:
-		return 8
-	case took < limits.CommitJournalGrowMs:
-		return 2
+	case tookMs < limits.CommitJournalGrowMs/10:
+		return tookMs, 8
+	case tookMs < limits.CommitJournalGrowMs:
+		return tookMs, 2
 	}
-	return 1
+	return tookMs, 1
 }
 
 // Write makes a block durable. It needs Room for it. After an error the journal must not be written again: what the files hold
