@@ -493,6 +493,8 @@ func latencies(o compareOptions, sides [2]*contender, durable bool, out io.Write
 		if err := enter(c, topic, side); err != nil {
 			return nil, err
 		}
+		made := side.driver
+		defer func() { err = errors.Join(err, made.DeleteTopic()) }()
 		paced[i] = &rig.Paced{Address: side.address, Frames: smallFrames(topic, 1, acks, 1100), Check: rig.ProduceAnswer(topic), Connections: 1, Rate: o.Rate, WarmUp: 2 * time.Second, Length: o.Length, Follow: topic}
 	}
 	var found, delivered [2]quantiles

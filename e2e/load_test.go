@@ -75,3 +75,21 @@ func TestPreparedFrames(t *testing.T) {
 		t.Errorf("topics are left: %v", topics.Names())
 	}
 }
+
+// TestCompareWithAnAddress runs two rows of `kaas bench compare` against a broker that runs, and shows them with `kaas bench
+// table`.
+func TestCompareWithAnAddress(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t)
+	results := t.TempDir()
+	out := run(t, nil, os.Getenv("KAAS_BIN"), "bench", "compare", "--rival", b.address, "--warm-up", "0s", "--rounds", "1", "--megabytes", "2",
+		"--rows", "storm;16 KB", "--results", results, "--data", t.TempDir())
+	mustContain(t, out, "throughput, ratio to rival", "not durable on either side", "durable on both sides: flush.messages=1", "CPU of the load itself", "0 scenarios failed")
+	out = run(t, nil, os.Getenv("KAAS_BIN"), "bench", "table", "--results", results, "--all")
+	mustContain(t, out, "3 storm ≥ 5 × Kafka, side by side", "not measured", "throughput, ratio to rival")
+	topics, err := b.admin(t).ListTopics(t.Context())
+	must(t, err)
+	if len(topics) != 0 {
+		t.Errorf("topics are left: %v", topics.Names())
+	}
+}
