@@ -184,13 +184,16 @@ func isReset(err error) bool {
 	return errors.As(err, &operation) && strings.Contains(err.Error(), "reset")
 }
 
-// await polls for a condition that another goroutine brings about.
+// await polls for a condition that another goroutine brings about. Polls count, too: a
+// machine that stood still has not waited.
 func await(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	deadline := time.Now().Add(20 * time.Second)
+	for polls := 0; !condition(); polls++ {
+		if polls > 2000 && time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -32,11 +32,7 @@ func awaitCoordinators(t testing.TB, b *Broker) {
 
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not after 20 s: %s", what)
-		}
-	}
+	await(t, what, condition)
 }
 
 // servedID is the topic's id, or zero when it is not served.

@@ -149,12 +149,13 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout()
 }
 
-// await waits for a condition that another goroutine brings about.
+// await waits for a condition that another goroutine brings about. Polls count, too: a
+// machine that stood still has not waited.
 func await(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
-	for !condition() {
-		if time.Now().After(deadline) {
+	for polls := 0; !condition(); polls++ {
+		if polls > 1000 && time.Now().After(deadline) {
 			t.Fatalf("after 10 s still not: %s", what)
 		}
 		time.Sleep(time.Millisecond)

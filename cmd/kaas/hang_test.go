@@ -300,9 +300,5 @@ func awaitPool(t *testing.T, s *server, want int) {
 // eventually polls for what other goroutines do.
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("waited in vain")
-		}
-	}
+	await(t, "what was waited for", condition)
 }

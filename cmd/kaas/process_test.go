@@ -559,11 +559,13 @@ func gauge(t *testing.T, ready map[string]any, name string) float64 {
 	return 0
 }
 
+// await polls for what a process does. Polls count, too: a machine that stood still has
+// not waited.
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
-	for !condition() {
-		if time.Now().After(deadline) {
+	for polls := 0; !condition(); polls++ {
+		if polls > 400 && time.Now().After(deadline) {
 			t.Fatalf("not after %v: %s", patience, what)
 		}
 		time.Sleep(5 * time.Millisecond)

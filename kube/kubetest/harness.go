@@ -32,15 +32,15 @@ func LogTo(out *strings.Builder) *slog.Logger {
 	return slog.New(slog.NewTextHandler(out, nil))
 }
 
-// Eventually waits for what another goroutine does; it fails after a long time only,
-// so that a slow machine does not.
+// Eventually waits for what another goroutine does; it fails after a long time and many
+// polls only, so that a machine that is slow, or stood still, does not make it fail.
 func Eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
 	end := time.Now().Add(20 * time.Second)
-	for !condition() {
-		if time.Now().After(end) {
+	for polls := 0; !condition(); polls++ {
+		if polls > 2000 && time.Now().After(end) {
 			t.Fatalf("not true in time: %s", what)
 		}
 		<-poll.C
