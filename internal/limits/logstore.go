@@ -53,6 +53,8 @@ const (
 	// ProducersPerPartition bounds the idempotence state of one partition (about 250 bytes each); above it the
 	// producers that were silent for longest and have no open transaction are forgotten.
 	ProducersPerPartition = 100_000
+	// ProducersSampled is how many producers are looked at to find one that may be forgotten above that bound.
+	ProducersSampled = 64
 	// SnapshotProducersAtOnce is how many producers are looked at under the lock of their partition before appends have their
 	// turn: some 30 µs.
 	SnapshotProducersAtOnce = 256
