@@ -140,13 +140,15 @@ func (j *Journal) Write(b *Block) error {
 // Linked says that the file of the last block still has a name: what is durable in one without is gone with this process.
 func (j *Journal) Linked() (bool, error) { return j.halves[j.active].file.Linked() }
 
-// Close closes the files.
+// Close closes the files. It is idempotent: a removal that failed is tried again.
 func (j *Journal) Close() error {
 	var errs []error
-	for _, h := range j.halves {
+	for i := range j.halves {
+		h := &j.halves[i]
 		if h.file != nil {
 			errs = append(errs, h.file.Close())
 		}
+		h.file = nil
 	}
 	return errors.Join(errs...)
 }
