@@ -421,8 +421,13 @@ func (p *fetchPartition) read(o *fetchOperation, maxBytes int, first, blocking b
 	}
 	if o.committed && p.slice.Len > 0 {
 		p.abortedFrom = len(o.aborted)
-		o.aborted = log.AbortedTransactions(p.fetchOffset, p.bound, o.aborted)
+		o.aborted, err = log.AbortedTransactions(p.fetchOffset, p.bound, o.aborted)
 		p.abortedTo = len(o.aborted)
+		if err != nil {
+			p.slice.Release()
+			p.slice = logstore.Slice{}
+			return err
+		}
 	}
 	return nil
 }

@@ -143,7 +143,11 @@ func committedValues(t testing.TB, b *Broker, partition int32) []string {
 	log := b.topic("t").partitions[partition].log
 	eventually(t, "every transaction has ended", func() bool { return log.LastStableOffset() == log.LogEndOffset() })
 	aborted := map[int64]int64{}
-	for _, a := range log.AbortedTransactions(0, log.LogEndOffset(), nil) {
+	all, err := log.AbortedTransactions(0, log.LogEndOffset(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
 		aborted[a.LastOffset] = a.FirstOffset<<32 | a.ProducerID
 	}
 	var values []string

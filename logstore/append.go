@@ -61,7 +61,7 @@ func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error
 	if p.unflushed >= config.FlushMessages {
 		p.store.committer.Enqueue(&p.commits)
 	} else if config.FlushMs < 1<<62 && p.flushDueMs == 0 {
-		p.flushDueMs = nowMs + config.FlushMs
+		p.flushDueMs = p.store.upMs() + config.FlushMs
 		p.store.committer.Delay(&p.commits, p.flushDueMs)
 	}
 	p.mu.Unlock()
@@ -96,8 +96,8 @@ func (p *Partition) appendLocked(records []byte, info *validate.Info, o AppendOp
 	if p.frozen {
 		return result, fmt.Errorf("%w: the partition is being moved to another log directory, try again", ErrStalled)
 	}
-	if since := p.commits.SinceMs.Load(); since != 0 && nowMs-since >= limits.CommitStalledMs {
-		return result, fmt.Errorf("%w: a commit has not returned for %d ms; look at the volume of %s", ErrStalled, nowMs-since, p.logDir().path)
+	if since := p.commits.SinceMs.Load(); since != 0 && p.store.upMs()-since >= limits.CommitStalledMs {
+		return result, fmt.Errorf("%w: a commit has not returned for %d ms; look at the volume of %s", ErrStalled, p.store.upMs()-since, p.logDir().path)
 	}
 	if o.LeaderEpoch < p.leaderEpoch.Load() {
 		return result, fmt.Errorf("%w: epoch %d, the log has %d", ErrFencedLeaderEpoch, o.LeaderEpoch, p.leaderEpoch.Load())

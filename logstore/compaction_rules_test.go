@@ -199,7 +199,7 @@ func TestMarkersStayAsLongAsNeeded(t *testing.T) {
 		}
 		advance(11_000)
 	}
-	if left := p.AbortedTransactions(0, p.LogEndOffset(), nil); len(left) != 0 {
+	if left := abortedOf(t, p, 0, p.LogEndOffset()); len(left) != 0 {
 		t.Errorf("index entries of nothing: %v", left)
 	}
 }

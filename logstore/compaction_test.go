@@ -27,7 +27,7 @@ func cleanNow(t *testing.T, p *Partition) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.store.janitor.doomed.Release(p.store.nowMs())
+	p.store.janitor.doomed.Release(p.store.upMs())
 	p.store.segments.Bury()
 	return true
 }
@@ -468,7 +468,7 @@ func (m *cleanModel) crash() {
 func (m *cleanModel) check(when string) {
 	m.t.Helper()
 	end := m.p.LastStableOffset()
-	aborted := m.p.AbortedTransactions(0, end, nil)
+	aborted := abortedOf(m.t, m.p, 0, end)
 	got := map[string]kept{}
 	next := m.p.LogStartOffset()
 	for next < end {

@@ -265,7 +265,11 @@ func (p *Partition) clean(ctx context.Context, c *compactor, plan cleaner.Plan) 
 	for len(dirty) > 0 && dirty[0].EndOffset <= plan.FirstDirtyOffset {
 		dirty = dirty[1:]
 	}
-	end, err := r.BuildMap(ctx, dirty, plan.FirstDirtyOffset, p.AbortedTransactions(plan.FirstDirtyOffset, plan.UncleanableOffset, nil))
+	aborted, err := p.AbortedTransactions(plan.FirstDirtyOffset, plan.UncleanableOffset, nil)
+	if err != nil {
+		return err
+	}
+	end, err := r.BuildMap(ctx, dirty, plan.FirstDirtyOffset, aborted)
 	if err != nil {
 		return err
 	}
@@ -308,7 +312,7 @@ func (p *Partition) holdBelow(plan cleaner.Plan) (held []*segment.Segment, sourc
 		}
 		at := int64(0)
 		if g.EndOffset.Load() > plan.FirstDirtyOffset && g.BaseOffset < plan.FirstDirtyOffset {
-			if at, err = g.PositionBefore(plan.FirstDirtyOffset); err != nil {
+			if at, err = g.Locate(plan.FirstDirtyOffset); err != nil {
 				return held, nil, err
 			}
 		}

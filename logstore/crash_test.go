@@ -171,7 +171,7 @@ func TestFailedWriteLeavesNothing(t *testing.T) {
 	var failing atomic.Bool
 	var kinds sync.Map
 	fsys := &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
-		if failing.Load() && op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, layout.LogSuffix) {
+		if failing.Load() && op.Kind == vfs.OpWrite && (strings.HasSuffix(op.Name, layout.LogSuffix) || strings.Contains(op.Name, layout.SpareName)) { // made ahead
 			kinds.Store(op.Kind, true)
 			return &vfs.ShortWrite{Len: 30, Err: unix.ENOSPC}
 		}

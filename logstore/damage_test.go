@@ -247,7 +247,7 @@ func TestTxnIndexLostOnAFullDisk(t *testing.T) {
 				endTxn(t, p, i, 0, false)
 			}
 		}
-		want := fmt.Sprint(p.AbortedTransactions(0, 100, nil))
+		want := fmt.Sprint(abortedOf(t, p, 0, 100))
 		file := layout.SegmentFile(p.path(), 0, layout.TxnIndexSuffix)
 		h.kill()
 		if err := damage(file); err != nil {
@@ -257,7 +257,7 @@ func TestTxnIndexLostOnAFullDisk(t *testing.T) {
 		check := func(when string) {
 			t.Helper()
 			p = h.partition(topic)
-			if got := fmt.Sprint(p.AbortedTransactions(0, 100, nil)); got != want {
+			if got := fmt.Sprint(abortedOf(t, p, 0, 100)); got != want {
 				t.Fatalf("%s, %s: aborted %s, want %s", name, when, got, want)
 			}
 		}
@@ -268,7 +268,7 @@ func TestTxnIndexLostOnAFullDisk(t *testing.T) {
 		check("after a second start on the full disk")
 		full.Store(false)
 		endTxn(t, p, 0, 0, false) // behind those that are not in the file
-		want = fmt.Sprint(p.AbortedTransactions(0, 100, nil))
+		want = fmt.Sprint(abortedOf(t, p, 0, 100))
 		h.restart()
 		check("after a clean stop with room")
 		h.crash()

@@ -82,7 +82,7 @@ func FuzzRecovery(f *testing.F) {
 		if _, _, err := p.OffsetForTimestamp(context.Background(), 500, ReadLogEnd); err != nil && point == 0 {
 			t.Fatal(err)
 		}
-		p.AbortedTransactions(0, end, nil)
+		abortedOf(t, p, 0, end)
 	})
 }
 

@@ -153,6 +153,7 @@ func (p *Partition) adopt(q *Partition) error {
 	p.producers, p.epochs, p.pending, p.dirUnsynced, p.txnMissing = q.producers, q.epochs, q.pending, q.dirUnsynced, q.txnMissing
 	p.leaderEpoch.Store(max(p.leaderEpoch.Load(), q.leaderEpoch.Load()))
 	p.logStart.Store(q.logStart.Load())
+	p.startNoted = q.startNoted
 	p.end.store(q.end.load())
 	p.high.store(q.high.load())
 	p.stable.store(q.stable.load())

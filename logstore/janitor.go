@@ -104,7 +104,7 @@ func (j *janitor) run() {
 			retention.Reset(time.Duration(o.RetentionCheckIntervalMs) * time.Millisecond)
 		}
 		if nextMs := j.work(); nextMs > 0 {
-			expiry.Reset(time.Duration(max(nextMs-j.store.nowMs(), 1)) * time.Millisecond)
+			expiry.Reset(time.Duration(max(nextMs-j.store.upMs(), 1)) * time.Millisecond)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func (j *janitor) work() (nextMs int64) {
 			j.store.logger.Warn("directory not removed, again at the next start", "dir", dir, "error", err)
 		}
 	}
-	nextMs = j.doomed.Release(j.store.nowMs())
+	nextMs = j.doomed.Release(j.store.upMs())
 	j.store.segments.Bury()
 	return nextMs
 }
@@ -238,6 +238,9 @@ func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
 	point = p.synced.Load()
 	g := p.segments.Load().active()
 	m := g.Writable()
+	if g.Rewrite() {
+		g.WrittenOffsets, g.WrittenTimes = 0, 0
+	}
 	fromOffsets, fromTimes := g.WrittenOffsets, g.WrittenTimes
 	var epochs []byte
 	if p.epochs.Dirty {
@@ -446,7 +449,11 @@ func (s *Store) finishAll(ctx context.Context, all []*Partition) (ends map[*logD
 
 // finish writes what the partition needs for a start that reads nothing of the log.
 func (p *Partition) finish(add func(numbers ...int64)) error {
-	if err := p.writeOut(); err != nil { // before the snapshot: the next recovery begins behind it
+	err := p.writeOut() // before the snapshot: the next recovery begins behind it
+	if err == nil {
+		err = p.noteLogStart(p.logStart.Load())
+	}
+	if err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -477,11 +484,13 @@ func (p *Partition) finish(add func(numbers ...int64)) error {
 			return err
 		}
 	}
-	known := int64(1)
-	if p.producers.Len() == 0 {
-		known = 0
+	if snapshot != nil && g.HasTxnIndex { // the next recovery begins behind it
+		if err := g.WriteAbortedCopy(); err != nil {
+			return err
+		}
 	}
-	add(end.offset, g.BaseOffset, g.SizeBytes.Load(), known)
+	known := min(int64(p.producers.Len()), 1)
+	add(append(append([]int64{end.offset, g.BaseOffset, g.SizeBytes.Load(), known}, g.Sums().Numbers()...), int64(p.epochs.Latest()))...)
 	return nil
 }
 

@@ -137,7 +137,7 @@ func (j *commitJournal) commit() error {
 func (j *commitJournal) ready() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if (j.state == journalNone || j.state == journalDead) && !j.busy && j.store.nowMs()-j.triedMs >= j.pauseMs() {
+	if (j.state == journalNone || j.state == journalDead) && !j.busy && j.store.upMs()-j.triedMs >= j.pauseMs() {
 		if j.state == journalNone {
 			j.begin(j.make)
 		} else {
@@ -172,7 +172,7 @@ func (j *commitJournal) make() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err != nil {
-		j.triedMs = j.store.nowMs()
+		j.triedMs = j.store.upMs()
 		j.store.logger.Warn("no commit journal: each partition's files are synced", "dir", j.dir.path, "error", err)
 		return
 	}
@@ -229,7 +229,7 @@ func (j *commitJournal) room() int64 {
 	full := j.journal.Active()
 	j.store.counters.JournalTurns.Add(1)
 	j.hurry.Store(false)
-	filledMs, factor := j.journal.Switch(j.store.nowMs())
+	filledMs, factor := j.journal.Switch(j.store.upMs())
 	j.begin(func() { j.writeBack(full, filledMs, factor) })
 	return j.journal.Room() - limits.CommitJournalMarkBytes
 }
@@ -435,7 +435,7 @@ func (j *commitJournal) retireAlone() {
 	err := j.retire(true)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.triedMs = j.store.nowMs()
+	j.triedMs = j.store.upMs()
 	if err == nil && gone {
 		j.triedMs -= limits.ReopenMaxMs // nothing is wrong with the disk: the next commit makes a new one
 	}

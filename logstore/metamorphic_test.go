@@ -312,7 +312,7 @@ func (x *metamorph) read() {
 				want = append(want, AbortedTxn{ProducerID: t.producer, FirstOffset: t.first, LastOffset: t.last, LastStableOffset: t.stable})
 			}
 		}
-		got := x.p.AbortedTransactions(at, next, nil)
+		got := abortedOf(x.t, x.p, at, next)
 		slices.SortFunc(want, func(a, b AbortedTxn) int { return int(a.LastOffset - b.LastOffset) })
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			x.t.Errorf("aborted in [%d, %d): %v, want %v", at, next, got, want)

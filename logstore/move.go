@@ -14,6 +14,7 @@ import (
 	"kaas/internal/vfs"
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/cleaner"
+	"kaas/logstore/index"
 	"kaas/logstore/layout"
 	"kaas/logstore/segment"
 	"kaas/logstore/volume"
@@ -243,7 +244,7 @@ func (v *move) copyIndexes() error {
 	all := v.p.segments.Load().all
 	v.p.mu.Unlock()
 	for _, g := range all {
-		for _, suffix := range []string{layout.IndexSuffix, layout.TimeIndexSuffix, layout.TxnIndexSuffix} {
+		for _, suffix := range []string{layout.IndexSuffix, layout.TimeIndexSuffix, layout.SumsSuffix, layout.TxnCopySuffix, layout.TxnIndexSuffix} {
 			if changing[g] || !g.Sealed.Load() && (!v.last || suffix != layout.TxnIndexSuffix) {
 				continue
 			}
@@ -361,8 +362,21 @@ func (v *move) copySmall(m *mover) error {
 	if err := vfs.WriteFileAtomic(fsys, layout.SegmentFile(v.path, end, layout.SnapshotSuffix), v.path, snapshot); err != nil {
 		return err
 	}
+	g := p.segments.Load().active()
+	aborted, err := g.AbortedTxns()
+	if err == nil && len(aborted) > 0 {
+		err = vfs.WriteFileAtomic(fsys, layout.SegmentFile(v.path, g.BaseOffset, layout.TxnCopySuffix), v.path, index.EncodeAbortedCopy(aborted))
+	}
+	if err != nil {
+		return err
+	}
 	if err := vfs.WriteFileAtomic(fsys, filepath.Join(v.path, checkpoint.EpochsName), v.path, epochs); err != nil {
 		return err
+	}
+	if start := p.logStart.Load(); start > p.segments.Load().all[0].BaseOffset {
+		if err := p.writeLogStart(v.path, start); err != nil {
+			return err
+		}
 	}
 	if err := checkpoint.WritePartitionMetadata(fsys, v.path, p.topicID); err != nil {
 		return err

@@ -72,6 +72,8 @@ type Partition struct {
 	cleanedTo  atomic.Int64 // cleaner-offset-checkpoint: what lies below was cleaned; -1: nothing. Writers: recovery, the cleaner
 	cleanState cleanState   // owner: compactor.mu
 
+	startNoted int64 // the log start in the partition's own directory; owner: headMu
+
 	headMu     sync.Mutex // one change of the list other than a roll at a time, with its renames: retention, swaps, deletion of the partition; before writeOutMu
 	writeOutMu sync.Mutex // one writeOut at a time; before mu
 }
@@ -226,7 +228,7 @@ func (p *Partition) Err() error {
 // commit returns.
 func (p *Partition) Stalled() bool {
 	since := p.commits.SinceMs.Load()
-	return since != 0 && p.store.nowMs()-since >= limits.CommitStalledMs
+	return since != 0 && p.store.upMs()-since >= limits.CommitStalledMs
 }
 
 // wrap adds topic and partition to a sentinel.

@@ -1,7 +1,10 @@
 package logstore
 
 import (
+	"errors"
 	"fmt"
+
+	"kaas/logstore/logfile"
 )
 
 // Read returns whole batches from the one that contains offset, or the next one that is left: at most maxBytes, but with
@@ -57,6 +60,9 @@ func (p *Partition) read(offset int64, maxBytes int, minOneBatch bool, iso Isola
 			if err != nil || s.Len > 0 {
 				if err != nil {
 					g.Release()
+					if errors.Is(err, logfile.ErrTorn) { // LogSegment.read throws CorruptRecordException
+						err = fmt.Errorf("%w: %w", ErrCorruptMessage, err)
+					}
 					err = p.wrap(err)
 				}
 				return s, err

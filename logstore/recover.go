@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"kaas/logstore/checkpoint"
@@ -65,6 +68,24 @@ func (s *Store) recoverDir(ctx context.Context, d *logDir) (count int, err error
 	return len(tasks), s.settleJournal(d, &st)
 }
 
+// abandon goes on without a log directory that failed in the middle of its recovery, if that is possible. Called during Open.
+func (s *Store) abandon(d *logDir, reason error) error {
+	if err := s.known.Fail(d.Dir, reason); err != nil {
+		return err
+	}
+	s.dirs = slices.DeleteFunc(s.dirs, func(x *logDir) bool { return x == d })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.All() {
+		if p.logDir() == d {
+			s.publish(checkpoint.Key{Topic: p.topic, Partition: p.id}, nil)
+			p.close()
+		}
+	}
+	maps.DeleteFunc(s.broken, func(_ checkpoint.Key, b *broken) bool { return b.dir == d })
+	return nil
+}
+
 // settleJournal lets go of a journal of which everything was applied and synced. What belongs to a partition that could not be
 // recovered is kept for its next try.
 func (s *Store) settleJournal(d *logDir, st *volume.State) error {
@@ -82,11 +103,17 @@ func (s *Store) settleJournal(d *logDir, st *volume.State) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, b := range s.broken {
-		if b.dir == d && b.st.Journal != nil && c.Has(key.Topic, key.Partition) {
-			log.Error("the commit journal is kept for a partition that can't be recovered, and not used meanwhile", "topic", key.Topic, "partition", key.Partition)
+		if b.dir != d || b.st.Journal == nil || !c.Has(key.Topic, key.Partition) {
+			continue
+		}
+		if err := c.Extract(key.Topic, key.Partition, b.path, rand.Uint64()|1); err != nil {
+			log.Error("the commit journal is kept for a partition that can't be recovered, and not used meanwhile", "topic", key.Topic, "partition", key.Partition, "error", err)
 			d.journal.hold(c)
 			return nil
 		}
+		kept := *b.st // its directory has what the journal had
+		kept.Journal = nil
+		b.st = &kept
 	}
 	if c.Blocks > 0 {
 		log.Info("commit journal applied")
@@ -98,21 +125,13 @@ func (s *Store) settleJournal(d *logDir, st *volume.State) error {
 func (s *Store) openPartition(d *logDir, key checkpoint.Key, path string, st *volume.State) {
 	p := s.newPartition(d, key, path)
 	t := p.recoveryTask()
-	if v := st.RecoveryPoints[key]; v != nil {
-		t.Point = v[0]
-	}
-	if v := st.LogStarts[key]; v != nil {
-		t.LogStart = v[0]
-	}
+	st.Tell(key, t)
 	if c := st.Journal; c != nil && c.Has(key.Topic, key.Partition) {
 		t.Restore = func(id [16]byte) error {
 			n, err := c.Apply(key.Topic, key.Partition, id, t.Point, func(base int64) string { return layout.SegmentFile(path, base, layout.LogSuffix) })
 			s.logger.Debug("records taken from the commit journal", "dir", path, "bytes", n)
 			return err
 		}
-	}
-	if e := st.Ends[key]; e != nil {
-		t.Stop = &recovery.StopMark{EndOffset: e[0], ActiveBase: e[1], ActiveSize: e[2], ProducersKnown: e[3] != 0}
 	}
 	err := p.recoverFrom(t, st.CleanedTo[key])
 	s.mu.Lock()
@@ -172,6 +191,7 @@ func (p *Partition) recoverFrom(t *recovery.Task, cleanedTo []int64) error {
 	p.totalBytes.Store(total)
 	p.setSegments(segments)
 	p.logStart.Store(found.LogStart)
+	p.startNoted = found.StartNoted
 	if len(cleanedTo) > 0 && cleanedTo[0] <= found.EndOffset {
 		p.cleanedTo.Store(cleanedTo[0]) // beyond the end it means another log
 	}

@@ -73,7 +73,7 @@ func (p *Partition) applyRetention(nowMs int64, startOnly bool) error {
 	if err := p.writeOut(); err != nil {
 		p.store.logger.Warn("producer snapshot not written before a deletion", "topic", p.topic, "partition", p.id, "error", err)
 	}
-	return p.doom(doomed, c.FileDeleteDelayMs, nowMs)
+	return p.doom(doomed, c.FileDeleteDelayMs)
 }
 
 // deletable counts the oldest segments that may go. Caller: mu.
@@ -121,7 +121,7 @@ func (p *Partition) deletable(all []*segment.Segment, c *Config, nowMs int64, st
 
 // doom renames the files to .deleted and lets the janitor drop the references after the delay; the files go when the last
 // reader has let go. A crash in between leaves .deleted files, which the next start removes.
-func (p *Partition) doom(doomed []*segment.Segment, delayMs, nowMs int64) error {
+func (p *Partition) doom(doomed []*segment.Segment, delayMs int64) error {
 	var errs []error
 	for _, g := range doomed {
 		if _, err := g.Open(); err != nil { // readers that hold the old list must not look for the old name
@@ -129,7 +129,7 @@ func (p *Partition) doom(doomed []*segment.Segment, delayMs, nowMs int64) error 
 		}
 		errs = append(errs, g.MoveAside(), p.removeSnapshot(g.BaseOffset))
 	}
-	p.store.janitor.doom(nowMs+delayMs, doomed)
+	p.store.janitor.doom(p.store.upMs()+delayMs, doomed)
 	return errors.Join(errs...)
 }
 
@@ -144,7 +144,13 @@ func (p *Partition) removeSnapshot(offset int64) error {
 // durable, and then there is room for the rest.
 func (p *Partition) startAt(before int64) error {
 	starts := map[*Partition]int64{p: before}
-	err := p.store.writeCheckpoints(p.logDir(), starts)
+	write := func() error {
+		if err := p.noteLogStart(before); err != nil {
+			return err
+		}
+		return p.store.writeCheckpoints(p.logDir(), starts)
+	}
+	err := write()
 	if !errors.Is(err, unix.ENOSPC) {
 		return err
 	}
@@ -162,7 +168,7 @@ func (p *Partition) startAt(before int64) error {
 	}
 	p.store.janitor.doomed.Release(math.MaxInt64)
 	p.store.segments.Bury()
-	return p.store.writeCheckpoints(p.logDir(), starts)
+	return write()
 }
 
 // DeleteRecords moves the log start offset to before (-1: the high watermark), durably before it returns (KIP-107), and

@@ -1,17 +1,13 @@
 package logstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +19,7 @@ import (
 	"kaas/logstore/groupcommit"
 	"kaas/logstore/layout"
 	"kaas/logstore/producer"
+	"kaas/logstore/registry"
 	"kaas/logstore/segment"
 	"kaas/logstore/volume"
 )
@@ -59,30 +56,13 @@ type Store struct {
 
 	lastConfig atomic.Pointer[Config] // of the last SetConfig: partitions of a topic share theirs
 
-	shards [256]shard
-	seed   maphash.Seed
+	partitions *registry.Map[*Partition] // writer: mu
+	started    time.Time
 
 	mu       sync.Mutex
 	creating map[checkpoint.Key]chan struct{} // Ensure and Delete of one partition at a time; owner: mu
 	broken   map[checkpoint.Key]*broken       // directories that could not be recovered; owner: mu
 	closed   bool                             // owner: mu
-}
-
-// shard is a part of the partition map: readers load the map with one atomic, writers copy it.
-type shard struct {
-	topics atomic.Pointer[map[string]partitionList] // immutable; writer: Store.mu
-}
-
-// partitionList is a topic's partitions by number. Immutable: a topic of 10,000 partitions is opened one by one, and a copy of
-// a slice for each is what that costs.
-type partitionList []*Partition
-
-// find returns where the partition stands, or belongs.
-func (l partitionList) find(id int32) (at int, found bool) {
-	if id >= 0 && int(id) < len(l) && l[id].id == id {
-		return int(id), true // mostly none is missing
-	}
-	return slices.BinarySearchFunc(l, id, func(p *Partition, id int32) int { return cmp.Compare(p.id, id) })
 }
 
 // logDir is one element of log.dirs, and what the store keeps in it.
@@ -117,16 +97,17 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.Join(err, s.unlock())
 	}
 	count := 0
-	for _, d := range s.dirs {
+	for _, d := range slices.Clone(s.dirs) {
 		n, err := s.recoverDir(ctx, d)
+		if err != nil && ctx.Err() == nil {
+			err = s.abandon(d, err)
+		}
 		if err != nil {
 			return nil, errors.Join(err, s.unlock())
 		}
 		count += n
 	}
-	if !knownIDs {
-		s.skipProducerIDs()
-	}
+	s.settleProducerIDs(knownIDs)
 	s.janitor.start()
 	s.segments.StartAhead()
 	s.resumeMoves(unfinished) // before a round of compaction changes what is copied
@@ -140,9 +121,9 @@ func newStore(o Options) (*Store, error) {
 		return nil, errors.New("logstore: log.dirs is empty")
 	}
 	setDefaults(&o)
-	s := &Store{options: o, fs: o.FS, logger: o.Logger, seed: maphash.MakeSeed(), creating: map[checkpoint.Key]chan struct{}{}, broken: map[checkpoint.Key]*broken{}}
-	s.segments = segment.NewEnv(s.fs, s.logger, o.Clock, &s.counters.LookupCounters)
-	s.committer = groupcommit.New(o.FlushWorkers, s.nowMs, &s.counters.Counters)
+	s := &Store{options: o, fs: o.FS, logger: o.Logger, partitions: registry.New[*Partition](), started: o.Clock(), creating: map[checkpoint.Key]chan struct{}{}, broken: map[checkpoint.Key]*broken{}}
+	s.segments = segment.NewEnv(s.fs, s.logger, func() time.Time { return s.started.Add(o.Uptime()) }, &s.counters.LookupCounters)
+	s.committer = groupcommit.New(o.FlushWorkers, s.upMs, &s.counters.Counters)
 	s.janitor = newJanitor(s)
 	s.compactor = newCompactor(s)
 	s.healer = newHealer(s)
@@ -182,9 +163,16 @@ func setDefaults(o *Options) {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
+	if o.Uptime == nil {
+		started := o.Clock()
+		o.Uptime = func() time.Duration { return o.Clock().Sub(started) } // of time.Now this is monotonic
+	}
 }
 
 func (s *Store) nowMs() int64 { return s.options.Clock().UnixMilli() }
+
+// upMs goes on from the time of the start and does not jump: for intervals.
+func (s *Store) upMs() int64 { return s.started.UnixMilli() + s.options.Uptime().Milliseconds() }
 
 // openDirs locks every directory and agrees on the cluster id.
 func (s *Store) openDirs() error {
@@ -215,7 +203,7 @@ func (s *Store) Counters() *Counters { return &s.counters }
 // Usage is what the volume of a log directory has and what is left of it.
 func (s *Store) Usage(dir string) (totalBytes, usableBytes int64, err error) {
 	if s.known.Unused(dir) {
-		return 0, 0, fmt.Errorf("%s: %w: the log directory is missing", dir, ErrStorage)
+		return 0, 0, fmt.Errorf("%s: %w: the log directory is missing or can't be used", dir, ErrStorage)
 	}
 	return s.fs.Usage(dir)
 }
@@ -226,48 +214,21 @@ func (s *Store) Known() *volume.Known { return s.known }
 // Dirs are the log directories, those of log.dirs that are missing among them.
 func (s *Store) Dirs() []string { return s.options.Dirs }
 
-func (s *Store) shard(topic string) *shard {
-	return &s.shards[maphash.String(s.seed, topic)%uint64(len(s.shards))]
-}
-
 // Get returns the partition or nil. It takes no lock and allocates nothing.
 func (s *Store) Get(topic string, partition int32) *Partition {
-	topics := s.shard(topic).topics.Load()
-	if topics == nil {
-		return nil
-	}
-	list := (*topics)[topic]
-	if at, found := list.find(partition); found {
-		return list[at]
-	}
-	return nil
+	return s.partitions.Get(topic, partition)
 }
 
 // TopicID is the id of the topic whose partitions lie here; false when there are none.
 func (s *Store) TopicID(topic string) ([16]byte, bool) {
-	if topics := s.shard(topic).topics.Load(); topics != nil {
-		for _, p := range (*topics)[topic] {
-			return p.topicID, true
-		}
+	if p, ok := s.partitions.First(topic); ok {
+		return p.topicID, true
 	}
 	return [16]byte{}, false
 }
 
 // All returns every partition, sorted by topic and number.
-func (s *Store) All() []*Partition {
-	var out []*Partition
-	for i := range s.shards {
-		if topics := s.shards[i].topics.Load(); topics != nil {
-			for _, list := range *topics {
-				out = append(out, list...)
-			}
-		}
-	}
-	slices.SortFunc(out, func(a, b *Partition) int {
-		return cmp.Or(strings.Compare(a.topic, b.topic), cmp.Compare(a.id, b.id))
-	})
-	return out
-}
+func (s *Store) All() []*Partition { return s.partitions.All() }
 
 // Stalled are the partitions whose disk does not answer.
 func (s *Store) Stalled() []*Partition {
@@ -282,30 +243,16 @@ func (s *Store) Stalled() []*Partition {
 
 // publish puts p (or, with nil, nothing) at its place in the map. Caller: mu.
 func (s *Store) publish(key checkpoint.Key, p *Partition) {
-	sh := s.shard(key.Topic)
-	next := map[string]partitionList{}
-	if old := sh.topics.Load(); old != nil {
-		maps.Copy(next, *old)
-	}
-	list := next[key.Topic]
-	at, found := list.find(key.Partition)
-	if found {
-		list[at].logDir().partitions--
-	}
-	changed := append(make(partitionList, 0, len(list)+1), list[:at]...)
+	var old *Partition
 	if p != nil {
-		changed = append(changed, p)
+		old, _ = s.partitions.Put(key.Topic, key.Partition, p)
 		p.logDir().partitions++
-	}
-	if found {
-		at++
-	}
-	if changed = append(changed, list[at:]...); len(changed) > 0 {
-		next[key.Topic] = changed
 	} else {
-		delete(next, key.Topic)
+		old, _ = s.partitions.Remove(key.Topic, key.Partition)
 	}
-	sh.topics.Store(&next)
+	if old != nil {
+		old.logDir().partitions--
+	}
 }
 
 // exclusive waits for its turn on one partition's directory.
@@ -366,11 +313,11 @@ func (s *Store) Ensure(topic string, topicID [16]byte, partition int32, c Config
 
 // claim gives p to who asks for a topic id, or sets it aside and returns nil. Caller: exclusive.
 func (s *Store) claim(p *Partition, topicID [16]byte, c Config) (*Partition, error) {
-	switch p.topicID {
-	case topicID:
+	switch {
+	case p.topicID == topicID:
 		p.SetConfig(c)
 		return p, nil
-	case [16]byte{}: // created, or copied here, without its metadata
+	case p.topicID == [16]byte{} || checkpoint.Misspelt(p.topicID, topicID): // created, or copied here, without its metadata; or it is damaged
 		if went, err := s.giveWay(p, topicID); went || err != nil {
 			return nil, err
 		}
@@ -552,23 +499,29 @@ func (s *Store) Stray(keep func(topic string, partition int32, id [16]byte) bool
 	return errors.Join(errs...)
 }
 
-// skipProducerIDs makes sure that no producer id is given out twice although the file with the next one is lost or damaged, or
-// the directory was Kafka's: it goes on above all that can have been given out. Ids grow from 0, and 1,024 for each
-// millisecond since 1970 are more than any broker hands out. A store without records has given none out that matters.
-func (s *Store) skipProducerIDs() {
-	highest, used := int64(-1), false
+// settleProducerIDs makes sure that no producer id is given out twice although the file with the next one is lost, damaged, or
+// older than what the logs know (known: it says something), or the directory was Kafka's: it goes on above all that can have
+// been given out. Ids grow from 0, and 1,024 for each millisecond since 1970 are more than any broker hands out; larger ones a
+// client made up. A store without records has given none out that matters.
+func (s *Store) settleProducerIDs(known bool) {
+	highest, used, all := int64(-1), false, s.nowMs()<<10
 	for _, p := range s.All() {
 		used = used || p.LogEndOffset() > 0
-		for _, known := range p.Producers() {
-			highest = max(highest, known.ID)
+		for id := range p.states().IDs() {
+			if id <= all {
+				highest = max(highest, id)
+			}
 		}
+	}
+	if known && !s.ids.Behind(highest) {
+		return
 	}
 	s.mu.Lock()
 	used = used || len(s.broken) > 0
 	s.mu.Unlock()
 	name := filepath.Join(s.known.Home(), checkpoint.ProducerIDsName)
 	if used {
-		highest = max(highest, s.nowMs()<<10)
+		highest = max(highest, all)
 		s.logger.Warn("which producer ids were given out is not known, going on above all", "file", name, "next", highest+1)
 	}
 	if err := s.ids.StartAbove(highest); err != nil { // none is given out before the file is there

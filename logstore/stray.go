@@ -21,7 +21,7 @@ func (s *Store) setStray(p *Partition) (aside string, err error) {
 		err = p.logDir().journal.forget(p, math.MaxInt64)
 	}
 	if err == nil {
-		err = p.writeLogStart()
+		err = p.noteLogStart(p.logStart.Load())
 	}
 	if err != nil {
 		p.freeze(false)
@@ -40,15 +40,25 @@ func (p *Partition) freeze(frozen bool) {
 	p.frozen = frozen
 }
 
-// writeLogStart keeps the log start in the partition's own directory where its segments don't say it.
-func (p *Partition) writeLogStart() error {
-	start := p.logStart.Load()
-	if all := p.segments.Load().all; len(all) > 0 && all[0].BaseOffset >= start {
+// noteLogStart keeps a log start in the partition's own directory where its segments don't say it: it goes where the partition
+// goes, and the file of the log directory may be lost.
+func (p *Partition) noteLogStart(start int64) error {
+	p.headMu.Lock()
+	defer p.headMu.Unlock()
+	if all := p.segments.Load().all; start <= p.startNoted || len(all) > 0 && all[0].BaseOffset >= start {
 		return nil
 	}
+	err := p.writeLogStart(p.path(), start)
+	if err == nil {
+		p.startNoted = start
+	}
+	return err
+}
+
+func (p *Partition) writeLogStart(dir string, start int64) error {
 	var o checkpoint.Offsets
 	o.Add(p.topic, p.id, start)
-	return o.Write(p.store.fs, p.path(), layout.LogStartName)
+	return o.Write(p.store.fs, dir, layout.LogStartName)
 }
 
 // unstray brings back the directory of this topic id that was set aside; nil: there is none. The rename is the one step that

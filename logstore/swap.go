@@ -24,7 +24,10 @@ func (p *Partition) cleanGroup(ctx context.Context, r *cleaner.Round, group []*s
 	}
 	g.SetFile(f)
 	o := cleaner.Output{File: f, BaseOffset: g.BaseOffset, IndexInterval: int64(p.config.Load().IndexIntervalBytes)}
-	err = r.Clean(ctx, sources, p.AbortedTransactions(g.BaseOffset, last.EndOffset.Load(), nil), &o)
+	aborted, err := p.AbortedTransactions(g.BaseOffset, last.EndOffset.Load(), nil)
+	if err == nil {
+		err = r.Clean(ctx, sources, aborted, &o)
+	}
 	if err == nil && (len(group) > 1 || o.Changed) {
 		if err = g.WriteCleaned(&o); err == nil {
 			g.TakeOver(&o, last)
@@ -69,7 +72,7 @@ func (p *Partition) swap(group []*segment.Segment, g *segment.Segment) (swapped 
 		g.Release()
 		return true, p.wrap(ErrClosed) // closed meanwhile; whoever opens it again finishes the swap
 	}
-	defer p.store.janitor.doom(p.store.nowMs()+p.config.Load().FileDeleteDelayMs, group)
+	defer p.store.janitor.doom(p.store.upMs()+p.config.Load().FileDeleteDelayMs, group)
 	for _, old := range group {
 		if err := old.MoveAside(); err != nil {
 			return p.swapFailed(nil, "moving the old files aside", err)

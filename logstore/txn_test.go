@@ -48,7 +48,7 @@ func TestOverlappingTransactions(t *testing.T) {
 			t.Errorf("%s: stable %d, want %d", when, p.LastStableOffset(), stable)
 		}
 		for from := int64(0); from < 5; from++ {
-			if got := p.AbortedTransactions(from, stable, nil); fmt.Sprint(got) != fmt.Sprint(want) {
+			if got := abortedOf(t, p, from, stable); fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%s: aborted from %d on: %v, want %v", when, from, got, want)
 			}
 		}
@@ -123,7 +123,7 @@ func TestDamagedTransactionIndexComesBack(t *testing.T) {
 				endTxn(t, p, id, 0, id%2 == 0)
 			}
 			endTxn(t, p, 8, 0, false)
-			want := fmt.Sprint(p.AbortedTransactions(0, 100, nil))
+			want := fmt.Sprint(abortedOf(t, p, 0, 100))
 			h.stop()
 			file := filepath.Join(h.o.Dirs[0], "a-0", fmt.Sprintf("%020d.txnindex", base))
 			b, err := os.ReadFile(file)
@@ -135,7 +135,7 @@ func TestDamagedTransactionIndexComesBack(t *testing.T) {
 			}
 			h.open()
 			p = h.partition("a")
-			if got := fmt.Sprint(p.AbortedTransactions(0, 100, nil)); got != want {
+			if got := fmt.Sprint(abortedOf(t, p, 0, 100)); got != want {
 				t.Errorf("%s, segment %d: aborted %s, want %s", name, base, got, want)
 			}
 			if again, err := os.ReadFile(file); err != nil || !bytes.Equal(again, b) {
@@ -177,11 +177,11 @@ func TestTransactionsOverManySegments(t *testing.T) {
 		}
 		p = h.partition("a", small)
 	}
-	if got := p.AbortedTransactions(0, p.LogEndOffset(), nil); fmt.Sprint(got) != fmt.Sprint(want) {
+	if got := abortedOf(t, p, 0, p.LogEndOffset()); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Fatalf("aborted:\n%v, want\n%v", got, want)
 	}
 	for _, w := range want {
-		if got := p.AbortedTransactions(w.LastOffset-1, w.LastOffset, nil); fmt.Sprint(got) != fmt.Sprint([]AbortedTxn{w}) {
+		if got := abortedOf(t, p, w.LastOffset-1, w.LastOffset); fmt.Sprint(got) != fmt.Sprint([]AbortedTxn{w}) {
 			t.Fatalf("aborted around %d: %v", w.LastOffset, got)
 		}
 	}
@@ -239,4 +239,13 @@ func TestLeaderEpochs(t *testing.T) {
 		p = h.partition("a")
 		check(name)
 	}
+}
+
+func abortedOf(t testing.TB, p *Partition, from, to int64) []AbortedTxn {
+	t.Helper()
+	all, err := p.AbortedTransactions(from, to, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }

@@ -41,41 +41,48 @@ func (p *Partition) writeMissingAborted() error {
 	return nil
 }
 
-// AbortedTransactions appends the aborted transactions that overlap [from, to) to into.
-func (p *Partition) AbortedTransactions(from, to int64, into []AbortedTxn) []AbortedTxn {
+// AbortedTransactions appends the aborted transactions that overlap [from, to) to into. On an error it is not known which
+// records a reader may not see, so it must get none.
+func (p *Partition) AbortedTransactions(from, to int64, into []AbortedTxn) ([]AbortedTxn, error) {
 	before := len(into)
 	for {
-		found, complete := p.abortedIn(p.segments.Load(), from, to, into)
-		if complete {
-			return found
+		list := p.segments.Load()
+		found, complete, err := p.abortedIn(list, from, to, into)
+		if err != nil && list == p.segments.Load() {
+			return into[:before], p.wrap(fmt.Errorf("%w: %w", ErrStorage, err))
+		}
+		if complete && err == nil {
+			return found, nil
 		}
 		into = found[:before] // a segment was deleted or compacted away meanwhile: look at what is there now
 	}
 }
 
-func (p *Partition) abortedIn(list *segmentList, from, to int64, into []AbortedTxn) (found []AbortedTxn, complete bool) {
+func (p *Partition) abortedIn(list *segmentList, from, to int64, into []AbortedTxn) (found []AbortedTxn, complete bool, err error) {
 	for i := max(list.find(from), 0); i < len(list.all); i++ {
 		g := list.all[i]
+		if g.NoneAborted() {
+			continue
+		}
 		if !g.Acquire() {
 			if list == p.segments.Load() {
-				return into, true // closed: the list's references are gone with it
+				return into, true, nil // closed: the list's references are gone with it
 			}
-			return into, false
+			return into, false, nil
 		}
 		aborted, err := g.AbortedTxns()
 		g.Release()
 		if err != nil {
-			p.store.logger.Error("transaction index unreadable", "topic", p.topic, "partition", p.id, "error", err)
-			continue
+			return into, false, err
 		}
 		for _, a := range aborted {
 			if a.LastOffset >= from && a.FirstOffset < to {
 				into = append(into, a)
 			}
 			if a.LastStableOffset >= to {
-				return into, true // what comes later began at or after this stable offset
+				return into, true, nil // what comes later began at or after this stable offset
 			}
 		}
 	}
-	return into, true
+	return into, true, nil
 }

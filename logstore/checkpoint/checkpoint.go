@@ -6,8 +6,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +26,8 @@ const (
 )
 
 // Checkpoint files are Kafka's CheckpointFile: a line with the version (0), a line with the number of entries, one line an
-// entry. They are replaced whole (vfs.WriteFileAtomic), so a crash leaves the old or the new one.
+// entry, the last one with a checksum (sum.go). They are replaced whole (vfs.WriteFileAtomic), so a crash leaves the old or the
+// new one.
 
 // Key names a partition.
 type Key struct {
@@ -33,7 +36,11 @@ type Key struct {
 }
 
 func checkpointLines(b []byte) ([]string, error) {
-	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
+	b, err := checkSum(b)
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
 	if len(lines) < 2 || lines[0] != "0" {
 		return nil, fmt.Errorf("version line %q, 0 is known", lines[0])
 	}
@@ -44,8 +51,8 @@ func checkpointLines(b []byte) ([]string, error) {
 	return lines[2:], nil
 }
 
-// ReadOffsets reads "topic partition n1 n2 …" lines; a missing file is an empty one.
-func ReadOffsets(fsys vfs.FS, name string, numbers int) (map[Key][]int64, error) {
+// ReadOffsets reads "topic partition n1 n2 …" lines with one of so many numbers; a missing file is an empty one.
+func ReadOffsets(fsys vfs.FS, name string, numbers ...int) (map[Key][]int64, error) {
 	b, err := vfs.ReadFile(fsys, name, limits.StoreFileBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -60,10 +67,10 @@ func ReadOffsets(fsys vfs.FS, name string, numbers int) (map[Key][]int64, error)
 	out := make(map[Key][]int64, len(lines))
 	for _, line := range lines {
 		fields := strings.Fields(line)
-		if len(fields) != 2+numbers {
+		if !slices.Contains(numbers, len(fields)-2) {
 			return nil, fmt.Errorf("%s: line %q", name, line)
 		}
-		values := make([]int64, 1+numbers)
+		values := make([]int64, len(fields)-1)
 		for i := range values {
 			if values[i], err = strconv.ParseInt(fields[1+i], 10, 64); err != nil {
 				return nil, fmt.Errorf("%s: line %q: %w", name, line, err)
@@ -93,7 +100,7 @@ func (o *Offsets) Add(topic string, partition int32, numbers ...int64) {
 // Write replaces the file dir/name.
 func (o *Offsets) Write(fsys vfs.FS, dir, name string) error {
 	head := fmt.Appendf(nil, "0\n%d\n", o.count)
-	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, name), dir, append(head, o.lines.Bytes()...))
+	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, name), dir, addSum(append(head, o.lines.Bytes()...), o.count))
 }
 
 // MetaProperties is Kafka's meta.properties, version 1.
@@ -112,6 +119,9 @@ func ReadMeta(fsys vfs.FS, dir string) (m MetaProperties, found bool, err error)
 	}
 	if err != nil {
 		return m, false, err
+	}
+	if head, body, _ := strings.Cut(string(b), "\n"); strings.HasPrefix(head, metaSum) && head != metaSumOf(body) {
+		return m, false, fmt.Errorf("%w: %s does not fit its checksum: put it right from a copy (or from what the broker logged and the other log directories say) and delete its first line", ErrDamaged, name)
 	}
 	values := map[string]string{}
 	for line := range strings.Lines(string(b)) {
@@ -138,8 +148,15 @@ func ReadMeta(fsys vfs.FS, dir string) (m MetaProperties, found bool, err error)
 
 // WriteMeta replaces meta.properties.
 func WriteMeta(fsys vfs.FS, dir string, m MetaProperties) error {
-	text := fmt.Sprintf("#\nversion=1\ncluster.id=%s\nnode.id=%d\ndirectory.id=%s\n", m.ClusterID, m.NodeID, m.DirectoryID)
-	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, MetaName), dir, []byte(text))
+	text := fmt.Sprintf("version=1\ncluster.id=%s\nnode.id=%d\ndirectory.id=%s\n", m.ClusterID, m.NodeID, m.DirectoryID)
+	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, MetaName), dir, []byte(metaSumOf(text)+"\n"+text))
+}
+
+// metaSum begins the first line of meta.properties, a remark for who reads Java properties; what Kafka wrote has none.
+const metaSum = "# crc32c "
+
+func metaSumOf(body string) string {
+	return fmt.Sprintf("%s%08x", metaSum, crc32.Checksum([]byte(body), castagnoli))
 }
 
 // RandomUUID is a version 4 UUID.
@@ -181,6 +198,22 @@ func ReadPartitionMetadata(fsys vfs.FS, dir string) (id [16]byte, err error) {
 func WritePartitionMetadata(fsys vfs.FS, dir string, id [16]byte) error {
 	text := fmt.Sprintf("version: 0\ntopic_id: %s\n", UUIDString(id))
 	return vfs.WriteFileAtomic(fsys, filepath.Join(dir, MetadataName), dir, []byte(text))
+}
+
+// Misspelt says that an id is another one with one character of its text damaged: ids are random (version 4), so that of a
+// topic which was made anew differs in nearly all of them.
+func Misspelt(found, wanted [16]byte) bool {
+	if wanted[6]>>4 != 4 {
+		return false
+	}
+	a, b := UUIDString(found), UUIDString(wanted)
+	different := 0
+	for i := range a {
+		if a[i] != b[i] {
+			different++
+		}
+	}
+	return different == 1
 }
 
 // UUIDString is Kafka's form of a UUID.

@@ -94,7 +94,7 @@ func (c *Epochs) Encode() []byte {
 	for _, e := range c.entries {
 		fmt.Fprintf(&b, "%d %d\n", e.epoch, e.startOffset)
 	}
-	return b.Bytes()
+	return addSum(b.Bytes(), len(c.entries))
 }
 
 // Load reads the file of a partition.

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"path/filepath"
 	"strconv"
@@ -41,15 +42,31 @@ func (p *ProducerIDs) Open(fsys vfs.FS, dir string) (known bool, err error) {
 	return ok, nil
 }
 
-// parseProducerIDs takes nothing but the whole file: a number whose last digits are missing is a smaller one.
+// parseProducerIDs takes nothing but the whole file: a number whose last digits are missing, or one of whose digits is another
+// one, may be a smaller one. Version 0, of earlier versions, has no checksum.
 func parseProducerIDs(b []byte) (next int64, ok bool) {
-	text, whole := strings.CutSuffix(string(b), "\n")
-	digits, versioned := strings.CutPrefix(text, "0\n")
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if !whole || !versioned || err != nil || n < 0 || strconv.FormatInt(n, 10) != digits {
+	lines := strings.Split(string(b), "\n")
+	if len(lines) < 2 {
 		return 0, false
 	}
-	return n, true
+	n, err := strconv.ParseInt(lines[1], 10, 64)
+	if err != nil || n < 0 {
+		return 0, false
+	}
+	text := string(b)
+	return n, text == string(encodeProducerIDs(n)) || text == fmt.Sprintf("0\n%d\n", n)
+}
+
+func encodeProducerIDs(next int64) []byte {
+	text := fmt.Appendf(nil, "1\n%d\n", next)
+	return fmt.Appendf(text, "%08x\n", crc32.Checksum(text, castagnoli))
+}
+
+// Behind says that an id was given out which the file takes for new.
+func (p *ProducerIDs) Behind(id int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return id >= p.reserved
 }
 
 // StartAbove sets the first id where the file did not know it. An error says that the next start will not know it either.
@@ -62,7 +79,7 @@ func (p *ProducerIDs) StartAbove(id int64) error {
 
 // write: owner mu held.
 func (p *ProducerIDs) write(reserved int64) error {
-	if err := vfs.WriteFileAtomic(p.fs, filepath.Join(p.dir, ProducerIDsName), p.dir, fmt.Appendf(nil, "0\n%d\n", reserved)); err != nil {
+	if err := vfs.WriteFileAtomic(p.fs, filepath.Join(p.dir, ProducerIDsName), p.dir, encodeProducerIDs(reserved)); err != nil {
 		return fmt.Errorf("producer ids: %w", err)
 	}
 	return nil

@@ -49,18 +49,17 @@ func hash(key []byte) (high, low uint64) {
 	return binary.BigEndian.Uint64(sum[:]), binary.BigEndian.Uint64(sum[8:])
 }
 
-// put notes that the key stands at offset; false: there is no room for another key.
-func (m *offsetMap) put(key []byte, offset int64) bool {
-	high, low := hash(key)
-	s := m.find(high, low)
+// put notes where a key stands; false: there is no room for another key.
+func (m *offsetMap) put(x slot) bool {
+	s := m.find(x.high, x.low)
 	if s.next == 0 {
 		if m.count >= m.limit {
 			return false
 		}
 		m.count++
-		s.high, s.low = high, low
+		s.high, s.low = x.high, x.low
 	}
-	s.next = max(s.next, offset+1)
+	s.next = max(s.next, x.next)
 	return true
 }
 

@@ -39,11 +39,13 @@ type Round struct {
 	// Producers are the last batches of the producers that the log knows.
 	Producers map[int64]producer.LastBatch
 
-	keys     *offsetMap
-	end      int64 // end of the round: batches up to it are cleaned against the map
-	txns     *transactions
-	retained batch.Retained
-	out      []byte
+	keys      *offsetMap
+	end       int64 // end of the round: batches up to it are cleaned against the map
+	txns      *transactions
+	retained  batch.Retained
+	out       []byte
+	batchKeys []slot // scratch of mapBatch
+
 	// Stats of the round.
 	Stats Stats
 }
@@ -55,6 +57,7 @@ type Stats struct {
 	BytesRead, BytesWritten    int64
 	RecordsWithoutKey          int64 // dropped: the topic was not always compacted
 	AbortedDropped, EmptyKept  int64
+	Opaque                     int64 // batches that were kept because their records can't be read
 	MarkersDropped, Tombstones int64 // Tombstones: dropped
 }
 
@@ -150,15 +153,30 @@ func (r *Round) mapSource(ctx context.Context, s Source, from int64, txns *trans
 func (r *Round) mapBatch(v batch.View, from int64) (full bool, err error) {
 	it, err := v.Records(limits.DecompressedBatchBytes)
 	if err != nil {
+		if opaque(err) { // kept as it is
+			err = nil
+		}
 		return false, err
 	}
 	defer it.Close()
+	r.batchKeys = r.batchKeys[:0]
 	for it.Next() {
-		if x := it.Record(); x.Key != nil && x.Offset >= from && !r.keys.put(x.Key, x.Offset) {
+		if x := it.Record(); x.Key != nil && x.Offset >= from {
+			high, low := hash(x.Key)
+			r.batchKeys = append(r.batchKeys, slot{high, low, x.Offset + 1})
+		}
+	}
+	if err := it.Err(); opaque(err) {
+		return false, nil // nobody knows what consumers get of it: no other record goes because of one in it
+	} else if err != nil {
+		return false, err
+	}
+	for _, x := range r.batchKeys {
+		if !r.keys.put(x) {
 			return true, nil
 		}
 	}
-	return false, it.Err()
+	return false, nil
 }
 
 // Output is the segment that Clean writes.
@@ -282,7 +300,7 @@ func (r *Round) filter(v batch.View, lastOfGroup bool) (same bool, err error) {
 	}
 	it, err := v.Records(limits.DecompressedBatchBytes)
 	if err != nil {
-		return false, err
+		return r.keepOpaque(v, err)
 	}
 	defer it.Close()
 	r.retained.Reset()
@@ -296,7 +314,7 @@ func (r *Round) filter(v batch.View, lastOfGroup bool) (same bool, err error) {
 		}
 	}
 	if err := it.Err(); err != nil {
-		return false, err
+		return r.keepOpaque(v, err)
 	}
 	if r.retained.Count() == 0 {
 		r.empty(v, keepEmpty)
@@ -313,6 +331,21 @@ func (r *Round) filter(v batch.View, lastOfGroup bool) (same bool, err error) {
 	}
 	r.out, err = r.retained.Build(r.out, v, newHorizon)
 	return false, err
+}
+
+// keepOpaque keeps a batch as it is whose records can't be read although its checksum holds: a client sent it so. Its records are
+// not decoded when they are appended (docs/format/log.md), and one such batch must not keep a log from being compacted.
+func (r *Round) keepOpaque(v batch.View, err error) (same bool, _ error) {
+	if !opaque(err) {
+		return false, err
+	}
+	r.Stats.Opaque++
+	r.out = append(r.out, v...)
+	return true, nil
+}
+
+func opaque(err error) bool {
+	return errors.Is(err, batch.ErrCorrupt) || errors.Is(err, batch.ErrShort) || errors.Is(err, batch.ErrTooLarge) || errors.Is(err, batch.ErrCompression)
 }
 
 func (r *Round) countDropped(v batch.View) {

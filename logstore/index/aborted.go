@@ -3,6 +3,7 @@ package index
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // AbortedTxn is one entry of the aborted-transaction index.
@@ -26,6 +27,23 @@ func EncodeAborted(a AbortedTxn) []byte {
 	put64(b[18:], a.LastOffset)
 	put64(b[26:], a.LastStableOffset)
 	return b
+}
+
+// EncodeAbortedAll makes the bytes of a file.
+func EncodeAbortedAll(all []AbortedTxn) []byte {
+	b := make([]byte, 0, len(all)*AbortedEntryBytes)
+	for _, a := range all {
+		b = append(b, EncodeAborted(a)...)
+	}
+	return b
+}
+
+// Begins says whether the transaction index, of which err says what is wrong, begins with its copy.
+func Begins(all []AbortedTxn, err error, copied []AbortedTxn) error {
+	if err == nil && (len(all) < len(copied) || !slices.Equal(all[:len(copied)], copied)) {
+		err = fmt.Errorf("transaction index of %d entries does not begin with the %d of its copy", len(all), len(copied))
+	}
+	return err
 }
 
 // DecodeAborted reads the transaction index of a segment that begins at base. With an error come the entries before the

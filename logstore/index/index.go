@@ -297,8 +297,9 @@ func AppendTime(index *Writable, timestampMs, at, base int64) {
 
 func relativeTo(offset, base int64) int32 { return int32(offset - base) }
 
-// Resume takes over the entries of index files that stand below the offset point, and says at which position to go on.
-func (b *Builder) Resume(offsets, times []byte, point int64) int64 {
+// Resume takes over the entries of index files that stand below the offset point, and says at which position to go on, and
+// which offset the batch there ends with.
+func (b *Builder) Resume(offsets, times []byte, point int64) (position, lastOffset int64) {
 	at, last := int64(0), int32(-1)
 	for ; len(offsets) > 0; offsets = offsets[OffsetEntryBytes:] {
 		e := OffsetEntry{RelativeOffset: be32(offsets), Position: be32(offsets[4:])}
@@ -316,7 +317,7 @@ func (b *Builder) Resume(offsets, times []byte, point int64) int64 {
 		b.Index.Times.Append(e)
 		b.MaxTimestampMs, b.MaxTimestampAt = e.TimestampMs, b.Base+int64(e.RelativeOffset)
 	}
-	return at
+	return at, b.Base + int64(last)
 }
 
 // Decode reads the bytes of both files, which were checked.
@@ -331,8 +332,8 @@ func Decode(offsets, times []byte) *Writable {
 	return m
 }
 
-// ReadFiles reads and checks both index files of a segment of sizeBytes.
-func ReadFiles(fsys vfs.FS, offsetsName, timesName string, sizeBytes int64) (offsets, times []byte, err error) {
+// ReadFiles reads and checks both index files of a segment of sizeBytes; sums: what is known of them, or nil.
+func ReadFiles(fsys vfs.FS, offsetsName, timesName string, sizeBytes int64, sums *Sums) (offsets, times []byte, err error) {
 	if offsets, err = ReadFile(fsys, offsetsName, OffsetEntryBytes); err != nil {
 		return nil, nil, err
 	}
@@ -344,6 +345,9 @@ func ReadFiles(fsys vfs.FS, offsetsName, timesName string, sizeBytes int64) (off
 	}
 	if err = CheckTimes(times); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", filepath.Base(timesName), err)
+	}
+	if err = sums.Check(offsets, times); err != nil {
+		return nil, nil, err
 	}
 	return offsets, times, nil
 }

@@ -211,6 +211,31 @@ func (c *Contents) copy(f vfs.File, e *stored) (written bool, err error) {
 	return err == nil, err
 }
 
+// Extract writes what there is of a partition as a journal of its own into another directory, durably. id is random.
+func (c *Contents) Extract(topic string, partition int32, dir string, id uint64) error {
+	var b Block
+	entries := c.entries[key{topic, partition}]
+	size := int64(0)
+	for _, e := range entries {
+		b.Reset()
+		size += b.Room(topic, e.n)
+	}
+	j, err := Create(c.fs, dir, size, id)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		b.Reset()
+		if _, err = c.files[e.half].ReadAt(b.Add(&e.Entry, e.n), e.at); err == nil {
+			err = j.Write(&b)
+		}
+		if err != nil {
+			return errors.Join(err, j.Remove())
+		}
+	}
+	return j.Close()
+}
+
 // Close closes the files.
 func (c *Contents) Close() error {
 	var errs []error

@@ -17,6 +17,8 @@ const (
 	TimeIndexSuffix   = ".timeindex"
 	TxnIndexSuffix    = ".txnindex"
 	SnapshotSuffix    = ".snapshot"
+	SumsSuffix        = ".kaas-sums"     // ours: length and checksum of the index files of a sealed segment
+	TxnCopySuffix     = ".kaas-txnindex" // ours: what the transaction index begins with, and a checksum
 	DeletedSuffix     = ".deleted"
 	CleanedSuffix     = ".cleaned"
 	SwapSuffix        = ".swap"
@@ -148,4 +150,4 @@ func ParseStrayDir(name string) (stem string, ok bool) {
 const maxFileNameBytes = 255
 
 // SegmentSuffixes are the files of a segment. The log goes last: while it has its name, so have the others.
-var SegmentSuffixes = []string{TxnIndexSuffix, TimeIndexSuffix, IndexSuffix, LogSuffix}
+var SegmentSuffixes = []string{SumsSuffix, TxnCopySuffix, TxnIndexSuffix, TimeIndexSuffix, IndexSuffix, LogSuffix}

@@ -30,15 +30,15 @@ type HeaderWalk struct {
 	window [2048]byte
 }
 
-// Header returns the last offset and the size of the batch at position at.
-func (w *HeaderWalk) Header(at int64) (lastOffset, size int64, err error) {
+// Header returns the offsets and the size of the batch at position at.
+func (w *HeaderWalk) Header(at int64) (baseOffset, lastOffset, size int64, err error) {
 	if in := at - w.MemAt; in >= 0 && in+lookBytes <= int64(len(w.Mem)) {
 		return header(w.Mem[in:][:lookBytes])
 	}
 	if at < w.start || at+lookBytes > w.start+int64(w.fill) {
 		n, err := pread(w.FD, w.window[:], at, w.NoWait)
 		if err != nil {
-			return 0, 0, err
+			return 0, 0, 0, err
 		}
 		w.start, w.fill = at, n
 	}
@@ -46,22 +46,49 @@ func (w *HeaderWalk) Header(at int64) (lastOffset, size int64, err error) {
 }
 
 // Find looks for the first batch that ends at or after offset, from the batch at position at on; it answers end when there
-// is none.
-func (w *HeaderWalk) Find(at, offset, end int64) (position, size int64, err error) {
-	for ; at < end; at += size {
-		var lastOffset int64
-		if lastOffset, size, err = w.Header(at); err != nil || lastOffset >= offset {
-			return at, size, err
+// is none. ErrTorn: there is no batch at some position, offsets do not grow (no checksum covers them), or an index named a batch
+// that begins behind the offset. The file's batches lie in [first, limit).
+func (w *HeaderWalk) Find(at, offset, end, first, limit int64) (position, size int64, err error) {
+	before := int64(-2) // last offset of the batch before; -2: not known
+	if at == 0 {
+		before = first - 1
+	}
+	for from := at; at < end; at += size {
+		base, last, n, err := w.Header(at)
+		if err != nil {
+			return at, 0, err
 		}
+		size = n
+		if base <= before || base < first || last < base || last >= limit || size > end-at || at == from && at > 0 && base > offset {
+			return at, 0, fmt.Errorf("%w: offsets %d to %d behind %d, %d bytes of %d", ErrTorn, base, last, before, size, end-at)
+		}
+		if last < offset {
+			before = last
+			continue
+		}
+		gap := base > offset || before > -2 && base != before+1
+		if gap && at+size < end { // compaction leaves gaps; a flipped bit one that what follows does not bear out
+			if next, _, _, err := w.Header(at + size); err != nil || next <= last {
+				return at, 0, gapError(err, at, base, next)
+			}
+		}
+		return at, size, nil
 	}
 	return end, 0, nil
+}
+
+func gapError(err error, at, base, next int64) error {
+	if err == nil {
+		err = fmt.Errorf("%w: the batch at %d begins with offset %d, the next one with %d", ErrTorn, at, base, next)
+	}
+	return err
 }
 
 // WholeBefore returns the end of the last batch from the one at position end on that ends at or before stop; end itself
 // when there is none.
 func (w *HeaderWalk) WholeBefore(end, stop int64) (int64, error) {
 	for {
-		_, size, err := w.Header(end)
+		_, _, size, err := w.Header(end)
 		if err == io.ErrUnexpectedEOF {
 			return end, nil
 		}
@@ -75,12 +102,13 @@ func (w *HeaderWalk) WholeBefore(end, stop int64) (int64, error) {
 	}
 }
 
-func header(b []byte) (lastOffset, size int64, err error) {
+func header(b []byte) (baseOffset, lastOffset, size int64, err error) {
 	size = int64(int32(binary.BigEndian.Uint32(b[8:]))) + batch.LogOverheadBytes
-	if size < batch.HeaderBytes {
-		return 0, 0, fmt.Errorf("%w: batch of %d bytes", ErrTorn, size)
+	if size < batch.HeaderBytes || b[16] != 2 {
+		return 0, 0, 0, fmt.Errorf("%w: batch of %d bytes, magic %d", ErrTorn, size, int8(b[16]))
 	}
-	return int64(binary.BigEndian.Uint64(b)) + int64(int32(binary.BigEndian.Uint32(b[23:]))), size, nil
+	baseOffset = int64(binary.BigEndian.Uint64(b))
+	return baseOffset, baseOffset + int64(int32(binary.BigEndian.Uint32(b[23:]))), size, nil
 }
 
 const rwfNoWait = 0x8 // RWF_NOWAIT: EAGAIN when the page is not in memory

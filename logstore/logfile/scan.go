@@ -127,11 +127,26 @@ func EndOffset(fsys vfs.FS, name string) (end int64, err error) {
 	}
 }
 
+// NamesBatch says whether there is a batch at the position that an index names for an offset: one that begins at or before it.
+func NamesBatch(f vfs.File, base, size, at, offset int64) error {
+	sc := Scanner{File: f, At: at, Size: size, HeadersOnly: true}
+	defer sc.Close()
+	v, _, err := sc.Next()
+	if err == nil && (v == nil || v.BaseOffset() < base || v.BaseOffset() > offset) {
+		err = ErrTorn
+	}
+	if err != nil {
+		return fmt.Errorf("an index names position %d for offset %d: %w", at, offset, err)
+	}
+	return nil
+}
+
 // BuildIndex makes the indexes of a .log file by its batch headers, with Kafka's default interval.
 func BuildIndex(f vfs.File, size, baseOffset int64) (*index.Writable, error) {
 	b := index.Builder{Base: baseOffset, IntervalBytes: 4096, MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
 	sc := Scanner{File: f, Size: size, HeadersOnly: true}
 	defer sc.Close()
+	next := baseOffset
 	for {
 		v, at, err := sc.Next()
 		if err != nil {
@@ -141,6 +156,10 @@ func BuildIndex(f vfs.File, size, baseOffset int64) (*index.Writable, error) {
 			b.Finish()
 			return b.Index, nil
 		}
+		if v.BaseOffset() < next || v.LastOffset() < v.BaseOffset() || v.LastOffset()-baseOffset > 1<<31-1 {
+			return nil, fmt.Errorf("at %d: %w: offsets %d to %d behind %d", at, ErrTorn, v.BaseOffset(), v.LastOffset(), next-1)
+		}
+		next = v.LastOffset() + 1
 		b.Add(v, at)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"kaas/internal/vfs"
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/index"
+	"kaas/logstore/journal"
 	"kaas/logstore/layout"
 	"kaas/logstore/logfile"
 	"kaas/logstore/producer"
@@ -35,11 +37,15 @@ type Task struct {
 	// Restore writes what the commit journal holds of the partition into its segments, before they are looked at. Nil: there
 	// is no journal.
 	Restore func(topicID [16]byte) error
+	// CleanedTo is of cleaner-offset-checkpoint: Kafka's cleaner leaves gaps between segments below it.
+	CleanedTo int64
 
 	// ScannedBytes and CutBytes are counted also when Run fails.
 	ScannedBytes, CutBytes int64
 
 	log       Log
+	hasKept   bool                      // the directory has what an earlier start took from the commit journal
+	kept      *journal.Contents         // it, while it is open; nil: none
 	files     map[int64]map[string]bool // segment base → suffixes that are there
 	snapshots []int64                   // offsets, growing
 	scanned   bool                      // some bytes after the recovery point were looked at
@@ -53,6 +59,8 @@ type Task struct {
 type StopMark struct {
 	EndOffset, ActiveBase, ActiveSize int64
 	ProducersKnown                    bool
+	Sums                              *index.Sums // of the active segment's index files; nil: not known
+	Epoch                             *int64      // the newest leader epoch; nil: not known
 }
 
 // Log is what was found.
@@ -60,6 +68,7 @@ type Log struct {
 	TopicID     [16]byte // zero: partition.metadata is missing or damaged
 	Segments    []*Segment
 	LogStart    int64
+	StartNoted  int64 // log start that stands in the directory itself
 	EndOffset   int64
 	Point       int64 // recovery point from now on
 	Producers   *producer.States
@@ -78,12 +87,14 @@ type Segment struct {
 	Aborted                          *[]index.AbortedTxn // nil: not looked at
 	TxnMissing                       int                 // newest entries of Aborted that a full disk kept out of the file
 	Index                            *index.Writable     // nil: the files hold
+	Sums                             *index.Sums         // of the index files of an active segment; nil: not known
 	SinceIndexBytes                  int64
 	MaxTimestampMs, MaxTimestampAt   int64 // UnknownTimestamp: in the time index
 
-	dir  string
-	file vfs.File        // nil until first use
-	read *index.Writable // what the files hold, once they were looked at
+	dir        string
+	hasTxnCopy bool
+	file       vfs.File        // nil until first use
+	read       *index.Writable // what the files hold, once they were looked at
 }
 
 // UnknownTimestamp means that a largest timestamp was not looked up.
@@ -101,6 +112,9 @@ func (t *Task) Run() (*Log, error) {
 	err := t.run()
 	for _, g := range t.log.Segments {
 		err = errors.Join(err, g.close())
+	}
+	if t.kept != nil {
+		err = errors.Join(err, t.kept.Close())
 	}
 	if err != nil {
 		return nil, err
@@ -127,6 +141,9 @@ func (t *Task) run() error {
 			return err
 		}
 	}
+	if err := t.restoreKept(id); err != nil {
+		return err
+	}
 	if err := t.list(); err != nil {
 		return err
 	}
@@ -148,7 +165,27 @@ func (t *Task) run() error {
 	if err := t.replay(); err != nil {
 		return err
 	}
-	return t.settle()
+	if err := t.settle(); err != nil || t.kept == nil {
+		return err
+	}
+	return t.kept.Remove() // before anything is appended, or compacted
+}
+
+// restoreKept writes what an earlier start took from the commit journal for this partition, which it could not recover, and left in
+// its directory.
+func (t *Task) restoreKept(id [16]byte) (err error) {
+	if !t.hasKept {
+		return nil
+	}
+	if t.kept, err = journal.Load(t.FS, t.Dir, math.MaxUint64); t.kept == nil || err != nil {
+		return err
+	}
+	topic, partition, _ := layout.ParsePartitionDir(filepath.Base(t.Dir))
+	n, err := t.kept.Apply(topic, partition, id, t.Point, func(base int64) string { return layout.SegmentFile(t.Dir, base, layout.LogSuffix) })
+	if err == nil {
+		t.Logger.Info("records taken from what was kept of the commit journal", "dir", t.Dir, "bytes", n)
+	}
+	return err
 }
 
 // list sorts the directory's files.
@@ -168,14 +205,14 @@ func (t *Task) list() error {
 			}
 		case ok && suffix == layout.SnapshotSuffix:
 			t.snapshots = append(t.snapshots, base)
-		case ok && (suffix == layout.LogSuffix || suffix == layout.IndexSuffix || suffix == layout.TimeIndexSuffix || suffix == layout.TxnIndexSuffix):
+		case ok && slices.Contains(layout.SegmentSuffixes, suffix):
 			if t.files[base] == nil {
 				t.files[base] = map[string]bool{}
 			}
 			t.files[base][suffix] = true
-		case e.Name == layout.LogStartName: // from when the partition was set aside; the start never goes down
+		case e.Name == layout.LogStartName: // the start never goes down
 			t.readLogStart(path)
-		case e.Name == layout.MovedName || e.Name == checkpoint.MetadataName || e.Name == checkpoint.EpochsName:
+		case slices.Contains(journal.Names[:], e.Name) || e.Name == layout.MovedName || e.Name == checkpoint.MetadataName || e.Name == checkpoint.EpochsName:
 		default:
 			t.Logger.Warn("not a file of the log, left alone", "path", path)
 		}
@@ -184,14 +221,15 @@ func (t *Task) list() error {
 	return nil
 }
 
-// readLogStart takes the log start that a partition took with it: no file of the log directory names it any more. An
-// unreadable file is as if missing, as with all checkpoints.
+// readLogStart takes the log start that a partition keeps by itself: the file of the log directory may be lost, and does not
+// name a partition that was set aside. An unreadable file is as if missing, as with all checkpoints.
 func (t *Task) readLogStart(path string) {
 	starts, err := checkpoint.ReadOffsets(t.FS, path, 1)
 	if err != nil {
 		t.Logger.Warn("checkpoint ignored", "file", path, "reason", err)
 	}
 	for _, start := range starts { // one
+		t.log.StartNoted = start[0]
 		t.LogStart = max(t.LogStart, start[0])
 	}
 }
@@ -230,7 +268,8 @@ func (t *Task) openSegments(start int64) error {
 		}
 		g.CreatedMs, g.SizeBytes = st.ModifiedMs, st.SizeBytes
 		g.HasTxnIndex = t.files[base][layout.TxnIndexSuffix]
-		if !g.HasTxnIndex {
+		g.hasTxnCopy = t.files[base][layout.TxnCopySuffix]
+		if !g.HasTxnIndex && !g.hasTxnCopy {
 			g.Aborted = new([]index.AbortedTxn)
 		}
 		if i+1 < len(bases) {
@@ -271,6 +310,10 @@ func (t *Task) trustEnd() bool {
 		}
 	}
 	t.log.Clean = true
+	if e := t.Stop.Epoch; e != nil && *e != int64(t.log.Epochs.Latest()) {
+		t.loseEpochs(fmt.Errorf("%s is of another day: its newest epoch is %d, the log's is %d", checkpoint.EpochsName, t.log.Epochs.Latest(), *e))
+	}
+	g.Sums = t.Stop.Sums
 	t.log.EndOffset, g.EndOffset = t.Stop.EndOffset, t.Stop.EndOffset
 	return true
 }
@@ -379,7 +422,7 @@ func (t *Task) positionBefore(g *Segment, offset int64) (int64, error) {
 		m = g.read
 	}
 	if m == nil {
-		offsets, times, err := index.ReadFiles(t.FS, g.path(layout.IndexSuffix), g.path(layout.TimeIndexSuffix), g.SizeBytes)
+		offsets, times, err := index.ReadFiles(t.FS, g.path(layout.IndexSuffix), g.path(layout.TimeIndexSuffix), g.SizeBytes, t.sums(g))
 		if err == nil {
 			m = index.Decode(offsets, times)
 			g.read = m
@@ -390,7 +433,35 @@ func (t *Task) positionBefore(g *Segment, offset int64) (int64, error) {
 			m = g.Index
 		}
 	}
-	return int64(index.FloorOffset(m.Offsets.View(), int32(min(offset-g.BaseOffset, 1<<31-1)))), nil
+	relative := int32(min(offset-g.BaseOffset, 1<<31-1))
+	at := int64(index.FloorOffset(m.Offsets.View(), relative))
+	if m == g.Index || at == 0 {
+		return at, nil
+	}
+	if err := t.namesBatch(g, at, offset); err != nil { // the index file is well formed and wrong
+		if err := t.rebuild(g, err); err != nil {
+			return 0, err
+		}
+		at = int64(index.FloorOffset(g.Index.Offsets.View(), relative))
+	}
+	return at, nil
+}
+
+// namesBatch says whether a batch stands at a position that an index names for an offset.
+func (t *Task) namesBatch(g *Segment, at, offset int64) error {
+	f, err := g.open(t.FS)
+	if err != nil {
+		return err
+	}
+	return logfile.NamesBatch(f, g.BaseOffset, g.SizeBytes, at, offset)
+}
+
+// sums are what the index files were written with, as far as that is known.
+func (t *Task) sums(g *Segment) *index.Sums {
+	if g.Sealed && t.files[g.BaseOffset][layout.SumsSuffix] {
+		return index.ReadSums(t.FS, g.path(layout.SumsSuffix))
+	}
+	return g.Sums
 }
 
 // loadEpochs reads leader-epoch-checkpoint; when it is lost the epochs are taken from the batches.
@@ -399,9 +470,17 @@ func (t *Task) loadEpochs() {
 	if err == nil {
 		return
 	}
-	t.log.Epochs = checkpoint.Epochs{}
-	if !errors.Is(err, fs.ErrNotExist) {
-		t.Logger.Warn("leader epochs taken from the log", "dir", t.Dir, "reason", err)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // mostly there was none
 	}
+	t.loseEpochs(err)
+}
+
+// loseEpochs has the epochs taken from the log.
+func (t *Task) loseEpochs(reason error) {
+	if reason != nil {
+		t.Logger.Warn("leader epochs taken from the log", "dir", t.Dir, "reason", reason)
+	}
+	t.log.Epochs = checkpoint.Epochs{Dirty: true}
 	t.epochLost = true
 }

@@ -40,6 +40,9 @@ func (t *Task) replay() error {
 			t.snapshotAt(g, l.Segments[i+1].BaseOffset)
 		}
 	}
+	if t.epochLost {
+		l.Epochs.TruncateStart(l.LogStart)
+	}
 	return t.locateTransactions()
 }
 
@@ -106,7 +109,7 @@ func (t *Task) replaySegment(g *Segment, from int64) error {
 	if err != nil {
 		return err
 	}
-	aborted, before, err := t.keptAborted(g, f, from)
+	aborted, before, err := t.keptAborted(g, from)
 	if err != nil {
 		return err
 	}
@@ -139,6 +142,9 @@ func (t *Task) replaySegment(g *Segment, from int64) error {
 		}
 	}
 	g.Aborted = &aborted
+	if err := t.checkCopy(g, aborted); err != nil {
+		return err
+	}
 	if slices.Equal(aborted, before) && (t.Durable < 0 || len(aborted) == 0) {
 		return nil // in place the file is written again: its last sync may have failed
 	}
@@ -147,36 +153,45 @@ func (t *Task) replaySegment(g *Segment, from int64) error {
 
 // replayBatch applies one batch of a producer. v is only its header.
 func (t *Task) replayBatch(g *Segment, f vfs.File, v batch.View, at int64, aborted []index.AbortedTxn) ([]index.AbortedTxn, error) {
+	// The clock of the append is not in the log, and timestamps are the producer's: counting from now expires nobody early.
+	return applyBatch(t.log.Producers, f, v, producer.Position{Offset: v.BaseOffset(), Base: g.BaseOffset, At: at}, t.NowMs, aborted)
+}
+
+// applyBatch applies a batch of a producer, of which v is only the header, and adds the entry that it makes in the transaction
+// index.
+func applyBatch(states *producer.States, f vfs.File, v batch.View, at producer.Position, nowMs int64, aborted []index.AbortedTxn) ([]index.AbortedTxn, error) {
 	var m producer.Marker
 	if v.IsControl() {
 		b := make(batch.View, v.SizeBytes())
-		if _, err := f.ReadAt(b, at); err != nil {
+		if _, err := f.ReadAt(b, at.At); err != nil {
 			return nil, err
 		}
 		var err error
 		if m, err = producer.ParseMarker(b); err != nil {
-			return nil, fmt.Errorf("at %d: %w", at, err)
+			return nil, fmt.Errorf("at %d: %w", at.At, err)
 		}
-		if a, ok := t.log.Producers.AbortedBy(v, m); ok && !slices.Contains(aborted, a) {
+		if a, ok := states.AbortedBy(v, m); ok && !slices.Contains(aborted, a) {
 			aborted = append(aborted, a)
 		}
 	}
-	// The clock of the append is not in the log, and timestamps are the producer's: counting from now expires nobody early.
-	t.log.Producers.Apply(v, m, producer.Position{Offset: v.BaseOffset(), Base: g.BaseOffset, At: at}, t.NowMs)
+	states.Apply(v, m, at, nowMs)
 	return aborted, nil
 }
 
 // keptAborted is the part of the transaction index that the replay does not make anew; before is what the file has now. Of a
-// damaged file nothing is believed as long as the log can tell: what a crash tore was written after the last sync, but a
-// damage of another kind may stand before it.
-func (t *Task) keptAborted(g *Segment, f vfs.File, from int64) (aborted, before []index.AbortedTxn, err error) {
+// damaged file nothing is believed: what a crash tore was written after the last sync, but a damage of another kind may stand
+// before it. The log tells what was in it.
+func (t *Task) keptAborted(g *Segment, from int64) (aborted, before []index.AbortedTxn, err error) {
 	name := g.path(layout.TxnIndexSuffix)
 	b, err := vfs.ReadFile(t.FS, name, 1<<31)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && !g.hasTxnCopy {
 		return nil, nil, nil
 	}
 	if err == nil {
 		before, err = index.DecodeAborted(b, g.BaseOffset)
+	}
+	if g.hasTxnCopy {
+		err = index.Begins(before, err, index.ReadAbortedCopy(t.FS, g.path(layout.TxnCopySuffix), g.BaseOffset))
 	}
 	for _, a := range before {
 		if a.LastOffset < from {
@@ -186,8 +201,9 @@ func (t *Task) keptAborted(g *Segment, f vfs.File, from int64) (aborted, before 
 	if err != nil {
 		t.Logger.Warn("transaction index rebuilt", "file", name, "reason", err)
 		before = []index.AbortedTxn{{ProducerID: -1}} // equal to nothing
-		if states := t.statesAt(g.BaseOffset); states != nil && g.BaseOffset < from {
-			if aborted, err = t.abortedBefore(g, f, states, from); err != nil {
+		aborted = nil
+		if g.BaseOffset < from {
+			if aborted, err = AbortedBefore(t.FS, t.Dir, g.BaseOffset, g.SizeBytes, from); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -195,48 +211,29 @@ func (t *Task) keptAborted(g *Segment, f vfs.File, from int64) (aborted, before 
 	return aborted, before, nil
 }
 
-// statesAt are the producers at the begin of a segment; nil: nothing tells them any more.
-func (t *Task) statesAt(base int64) *producer.States {
-	if s, err := t.decodeSnapshot(base); err == nil {
-		return s
+// checkCopy removes the copy of a transaction index that does not begin so any more, and has that of a sealed segment written
+// again.
+func (t *Task) checkCopy(g *Segment, aborted []index.AbortedTxn) error {
+	if !g.hasTxnCopy {
+		return nil
 	}
-	if base == 0 {
-		return producer.New()
+	name := g.path(layout.TxnCopySuffix)
+	copied := index.ReadAbortedCopy(t.FS, name, g.BaseOffset)
+	if copied != nil && index.Begins(aborted, nil, copied) == nil {
+		return nil
 	}
-	return nil
-}
-
-// abortedBefore reads the log of the segment for the markers before an offset; states are those of its begin.
-func (t *Task) abortedBefore(g *Segment, f vfs.File, states *producer.States, end int64) (aborted []index.AbortedTxn, err error) {
-	defer func(now *producer.States) { t.log.Producers = now }(t.log.Producers)
-	t.log.Producers = states
-	sc := logfile.Scanner{File: f, Size: g.SizeBytes, HeadersOnly: true}
-	defer sc.Close()
-	for {
-		v, at, err := sc.Next()
-		if err != nil {
-			return nil, fmt.Errorf("at %d: %w", at, err)
-		}
-		if v == nil || v.BaseOffset() >= end {
-			return aborted, nil
-		}
-		if v.HasProducerID() {
-			if aborted, err = t.replayBatch(g, f, v, at, aborted); err != nil {
-				return nil, err
-			}
-		}
+	g.hasTxnCopy = false
+	if g.Sealed && !slices.ContainsFunc(t.log.Seals, func(s Seal) bool { return s.Segment == g }) {
+		t.log.Seals = append(t.log.Seals, Seal{Segment: g})
 	}
+	return t.FS.Remove(name)
 }
 
 // rewriteAborted replaces the file. On a full disk it keeps of it what is right, and the log serves what is in memory: the
 // rest is written before a snapshot, or a recovery point, lets the next recovery begin behind it.
 func (t *Task) rewriteAborted(g *Segment, before, aborted []index.AbortedTxn) error {
-	var b []byte
-	for _, a := range aborted {
-		b = append(b, index.EncodeAborted(a)...)
-	}
 	name := g.path(layout.TxnIndexSuffix)
-	err := vfs.WriteFileAtomic(t.FS, name, t.Dir, b)
+	err := vfs.WriteFileAtomic(t.FS, name, t.Dir, index.EncodeAbortedAll(aborted))
 	if err == nil {
 		g.HasTxnIndex = true
 		return nil

@@ -3,10 +3,10 @@ package recovery
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
+	"kaas/logstore/checkpoint"
 	"kaas/logstore/index"
 	"kaas/logstore/layout"
 	"kaas/logstore/logfile"
@@ -39,9 +39,9 @@ func (t *Task) scan() error {
 			return err
 		}
 		next = end
-		if reason == nil && i+1 < len(all) && all[i+1].BaseOffset > max(end, t.Point) {
-			// Compaction leaves gaps only below the recovery point: writes to the older file are lost, those to the newer
-			// are not, and nobody was told that either is durable.
+		if reason == nil && i+1 < len(all) && all[i+1].BaseOffset > max(end, t.Point, t.CleanedTo) {
+			// Compaction leaves gaps only below the recovery point, which may be lost: writes to the older file are lost, those
+			// to the newer are not, and nobody was told that either is durable.
 			reason = fmt.Errorf("the segment ends at offset %d, the next one begins at %d", end, all[i+1].BaseOffset)
 		}
 		if reason == nil {
@@ -55,6 +55,9 @@ func (t *Task) scan() error {
 		}
 	}
 	t.log.EndOffset = t.log.Active().EndOffset
+	if t.log.EndOffset < t.Point {
+		t.Logger.Error("the log ends below its recovery point: the disk lost what it had synced", "dir", t.Dir, "endOffset", t.log.EndOffset, "recoveryPoint", t.Point)
+	}
 	t.log.Epochs.TruncateEnd(t.log.EndOffset)
 	return nil
 }
@@ -62,12 +65,31 @@ func (t *Task) scan() error {
 // scanSegment walks one segment, builds its indexes and epochs, and sets its size and end. reason says why it ends before
 // its file does; nil: it does not.
 func (t *Task) scanSegment(g *Segment, next int64) (end int64, reason, err error) {
+	b := index.Builder{Base: g.BaseOffset, IntervalBytes: t.IndexIntervalBytes, MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
+	at := t.resume(g, &b)
+	end, reason, err = t.scanFrom(g, next, at, &b)
+	if at > 0 && errors.Is(err, errBelowPoint) { // an index led there
+		t.Logger.Warn("index rebuilt", "file", g.path(layout.IndexSuffix), "reason", err)
+		b = index.Builder{Base: g.BaseOffset, IntervalBytes: t.IndexIntervalBytes, MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
+		end, reason, err = t.scanFrom(g, next, 0, &b)
+	}
+	return end, reason, err
+}
+
+// errBelowPoint: bytes that were synced, and everything behind them was, are no batches any more. Recovery never cuts there.
+var errBelowPoint = errors.New("damaged below the recovery point")
+
+func (t *Task) belowPoint(g *Segment, at, offset int64, reason error) error {
+	name := g.path(layout.LogSuffix)
+	return fmt.Errorf("%w: %s from byte %d, offset %d, on: %w; what was synced is not cut: restore the file from a copy, or, to give up what it holds from there on, stop the broker and truncate -s %d %s",
+		errBelowPoint, name, at, offset, reason, at, name)
+}
+
+func (t *Task) scanFrom(g *Segment, next, at int64, b *index.Builder) (end int64, reason, err error) {
 	f, err := g.open(t.FS)
 	if err != nil {
 		return 0, nil, err
 	}
-	b := index.Builder{Base: g.BaseOffset, IntervalBytes: t.IndexIntervalBytes, MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
-	at := t.resume(g, &b)
 	// Below the recovery point headers are enough: those bytes were synced, and the point was written after that.
 	sc := logfile.Scanner{File: f, At: at, Size: g.SizeBytes, HeadersOnly: t.Point > g.BaseOffset}
 	defer sc.Close()
@@ -77,6 +99,9 @@ func (t *Task) scanSegment(g *Segment, next int64) (end int64, reason, err error
 		if v == nil || err != nil {
 			if err != nil && !errors.Is(err, logfile.ErrTorn) {
 				return 0, nil, err
+			}
+			if err != nil && end < t.Point {
+				return 0, nil, t.belowPoint(g, at, end, err)
 			}
 			reason = err
 			break
@@ -88,13 +113,19 @@ func (t *Task) scanSegment(g *Segment, next int64) (end int64, reason, err error
 		if !sc.HeadersOnly {
 			t.scanned = true
 			t.ScannedBytes += int64(len(v))
-			if err := v.Validate(); err != nil {
-				reason, sc.At = err, at
+			if reason = v.Validate(); reason != nil {
+				if min(end, v.BaseOffset()) < t.Point {
+					return 0, nil, t.belowPoint(g, at, end, reason)
+				}
+				sc.At = at
 				break
 			}
 		}
 		if v.BaseOffset() < end || v.LastOffset()-g.BaseOffset > 1<<31-1 || v.LastOffset() < v.BaseOffset() {
 			reason = fmt.Errorf("batch of offsets %d to %d after offset %d", v.BaseOffset(), v.LastOffset(), end)
+			if min(end, v.BaseOffset()) < t.Point {
+				return 0, nil, t.belowPoint(g, at, end, reason)
+			}
 			sc.At = at
 			break
 		}
@@ -106,6 +137,9 @@ func (t *Task) scanSegment(g *Segment, next int64) (end int64, reason, err error
 			break
 		}
 		b.Add(v, at)
+		if v.BaseOffset() < t.Point && v.PartitionLeaderEpoch() > t.log.Epochs.Latest() && !t.epochLost {
+			t.loseEpochs(fmt.Errorf("%s is of another day: its newest epoch is %d, offset %d has %d", checkpoint.EpochsName, t.log.Epochs.Latest(), v.BaseOffset(), v.PartitionLeaderEpoch()))
+		}
 		if !t.epochLost {
 			t.log.Epochs.Assign(v.PartitionLeaderEpoch(), v.BaseOffset())
 		}
@@ -136,12 +170,21 @@ func (t *Task) resume(g *Segment, b *index.Builder) int64 {
 	if t.Point <= g.BaseOffset || !t.hasIndexes(g) {
 		return 0
 	}
-	offsets, times, err := index.ReadFiles(t.FS, g.path(layout.IndexSuffix), g.path(layout.TimeIndexSuffix), g.SizeBytes)
+	offsets, times, err := index.ReadFiles(t.FS, g.path(layout.IndexSuffix), g.path(layout.TimeIndexSuffix), g.SizeBytes, t.sums(g))
 	if err != nil {
 		t.Logger.Warn("index rebuilt", "file", g.path(layout.IndexSuffix), "reason", err)
 		return 0
 	}
-	return b.Resume(offsets, times, t.Point)
+	at, offset := b.Resume(offsets, times, t.Point)
+	if at == 0 {
+		return 0
+	}
+	if err := t.namesBatch(g, at, offset); err != nil { // well formed and wrong
+		t.Logger.Warn("index rebuilt", "file", g.path(layout.IndexSuffix), "reason", err)
+		*b = index.Builder{Base: g.BaseOffset, IntervalBytes: t.IndexIntervalBytes, MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
+		return 0
+	}
+	return at
 }
 
 // cutAfter makes segment i end where its scan stopped and removes what comes after it.
@@ -169,10 +212,8 @@ func (t *Task) cutAfter(i int, reason error) error {
 		if err := g.close(); err != nil {
 			return err
 		}
-		for _, suffix := range []string{layout.LogSuffix, layout.IndexSuffix, layout.TimeIndexSuffix, layout.TxnIndexSuffix} {
-			if err := t.FS.Remove(g.path(suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
+		if err := RemoveSegment(t.FS, t.Dir, g.BaseOffset, ""); err != nil {
+			return err
 		}
 	}
 	t.log.Segments = t.log.Segments[:i+1]

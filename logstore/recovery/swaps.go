@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"kaas/internal/vfs"
+	"kaas/logstore/journal"
 	"kaas/logstore/layout"
 	"kaas/logstore/logfile"
 )
@@ -45,6 +46,7 @@ func (t *Task) finishSwaps() error {
 	var bases, logs []int64
 	for _, e := range entries {
 		names[e.Name] = true
+		t.hasKept = t.hasKept || slices.Contains(journal.Names[:], e.Name)
 		base, suffix, ok := layout.ParseSegmentFile(e.Name)
 		switch {
 		case ok && suffix == layout.LogSuffix+layout.SwapSuffix:

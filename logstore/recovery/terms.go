@@ -119,7 +119,7 @@ func (t *Task) cutDead(f, later termFile) error {
 		}
 		t.CutBytes += size - at
 		t.Logger.Warn("log of a deposed leader cut", "file", name, "bytes", size-at, "position", at, "laterTerm", later.term, "from", later.base)
-		for _, suffix := range []string{layout.IndexSuffix, layout.TimeIndexSuffix} {
+		for _, suffix := range []string{layout.IndexSuffix, layout.TimeIndexSuffix, layout.SumsSuffix, layout.TxnCopySuffix} {
 			if err := t.FS.Remove(filepath.Join(t.Dir, f.name(suffix))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return errors.Join(err, file.Close())
 			}

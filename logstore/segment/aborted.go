@@ -4,11 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
 	"kaas/logstore/layout"
+	"kaas/logstore/recovery"
 )
+
+// NoneAborted says that it is known, without a reference, that no marker of an aborted transaction stands in the segment, nor in
+// what took its place: a fetch asks every segment behind its own.
+func (g *Segment) NoneAborted() bool {
+	a := g.aborted.Load()
+	return a != nil && len(*a) == 0 && g.Sealed.Load()
+}
 
 // AbortedTxns returns the aborted transactions whose markers stand in the segment. The caller holds a reference.
 func (g *Segment) AbortedTxns() ([]index.AbortedTxn, error) {
@@ -21,15 +30,32 @@ func (g *Segment) AbortedTxns() ([]index.AbortedTxn, error) {
 		return *a, nil
 	}
 	b, err := vfs.ReadFile(g.env.fs, g.Path(layout.TxnIndexSuffix), 1<<31)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // none was written, or the copy tells
 	}
-	a, err := index.DecodeAborted(b, g.BaseOffset)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", g.Path(layout.TxnIndexSuffix), err)
+	a, decodeErr := index.DecodeAborted(b, g.BaseOffset)
+	if err == nil {
+		err = decodeErr
+	}
+	if err = index.Begins(a, err, index.ReadAbortedCopy(g.env.fs, g.Path(layout.TxnCopySuffix), g.BaseOffset)); err != nil {
+		// Nothing is written here: the segment's directory may be another one's by now. The next start does it.
+		g.env.logger.Warn("transaction index rebuilt", "file", g.Path(layout.TxnIndexSuffix), "reason", err)
+		if a, err = recovery.AbortedBefore(g.env.fs, g.dir, g.BaseOffset, g.SizeBytes.Load(), math.MaxInt64); err != nil {
+			return nil, fmt.Errorf("%s can't be made anew: %w", g.Path(layout.TxnIndexSuffix), err)
+		}
 	}
 	g.aborted.Store(&a)
 	return a, nil
+}
+
+// WriteAbortedCopy writes what the transaction index holds once more, with a checksum, durably: how a start, or a reader, knows
+// that the file is whole. A segment without aborted transactions has none. The caller holds a reference.
+func (g *Segment) WriteAbortedCopy() error {
+	all, err := g.AbortedTxns()
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	return vfs.WriteFileAtomic(g.env.fs, g.Path(layout.TxnCopySuffix), g.dir, index.EncodeAbortedCopy(all))
 }
 
 // AppendAborted writes entries to the file and publishes them. Caller: Partition.mu. On error nothing has changed, except
@@ -55,11 +81,7 @@ func (g *Segment) WriteAborted(all []index.AbortedTxn, newest int) error {
 		return err
 	}
 	from := len(all) - newest
-	var b []byte
-	for _, a := range all[from:] {
-		b = append(b, index.EncodeAborted(a)...)
-	}
-	_, err = f.WriteAt(b, int64(from)*index.AbortedEntryBytes)
+	_, err = f.WriteAt(index.EncodeAbortedAll(all[from:]), int64(from)*index.AbortedEntryBytes)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}

@@ -2,7 +2,9 @@ package segment
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +36,7 @@ func (g *Segment) loadMem() (*index.Writable, error) {
 		return m, nil
 	}
 	m := new(index.Writable)
-	offsets, times, err := index.ReadFiles(g.env.fs, g.Path(layout.IndexSuffix), g.Path(layout.TimeIndexSuffix), g.SizeBytes.Load())
+	offsets, times, err := index.ReadFiles(g.env.fs, g.Path(layout.IndexSuffix), g.Path(layout.TimeIndexSuffix), g.SizeBytes.Load(), g.fileSums())
 	if err != nil {
 		g.env.logger.Warn("index rebuilt", "file", g.Path(layout.IndexSuffix), "reason", err)
 		if m, err = g.rebuildIndex(); err != nil {
@@ -59,6 +61,57 @@ func (g *Segment) rebuildIndex() (*index.Writable, error) {
 		return nil, fmt.Errorf("%s: %w", g.Path(layout.LogSuffix), err)
 	}
 	return m, nil
+}
+
+// fileSums are what the index files were written with, nil: not known.
+func (g *Segment) fileSums() *index.Sums {
+	if g.Sealed.Load() {
+		return index.ReadSums(g.env.fs, g.Path(layout.SumsSuffix))
+	}
+	return g.sums
+}
+
+// Sums are of what the files of the index hold once all of it is written; nil: not known.
+func (g *Segment) Sums() *index.Sums {
+	m := g.mem.Load()
+	if m == nil {
+		return g.sums
+	}
+	return sumsOf(m)
+}
+
+func sumsOf(m *index.Writable) *index.Sums {
+	return &index.Sums{Offsets: index.SumOf(index.EncodeOffsets(m.Offsets.View())), Times: index.SumOf(index.EncodeTimes(m.Times.View()))}
+}
+
+// reindex makes the index anew, because it led to a place that is no batch's. The file goes, so the next start makes it anew,
+// too; who has it mapped keeps it. It reads the whole segment. The caller holds a reference.
+func (g *Segment) reindex(reason error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.unreadable.Load() || g.reindexed.Load() {
+		return reason // the log is what is damaged
+	}
+	g.env.logger.Warn("index rebuilt", "file", g.Path(layout.IndexSuffix), "reason", reason)
+	m, err := g.rebuildIndex()
+	if err != nil {
+		g.unreadable.Store(true)
+		return err
+	}
+	g.mem.Store(m)
+	g.reindexed.Store(true)
+	if !g.Sealed.Load() {
+		return nil // written at the next checkpoint
+	}
+	if err := g.env.fs.Remove(g.Path(layout.IndexSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		g.env.logger.Warn("wrong index not removed", "file", g.Path(layout.IndexSuffix), "error", err)
+	}
+	return nil
+}
+
+// Rewrite says once that the files of the index have to be written from their beginning.
+func (g *Segment) Rewrite() bool {
+	return !g.Sealed.Load() && g.reindexed.Load() && g.reindexed.Swap(false)
 }
 
 // LoadIndex makes a lookup fast, whoever holds a lock by then. The caller holds a reference.
@@ -90,6 +143,9 @@ func (g *Segment) sealedIndex() (*index.Files, *index.Writable, error) {
 		if x.Times, err = g.mapIndex(layout.TimeIndexSuffix, index.TimeEntryBytes); err == nil {
 			if err = index.CheckOffsets(x.Offsets.B, g.SizeBytes.Load()); err == nil {
 				err = index.CheckTimes(x.Times.B)
+			}
+			if err == nil {
+				err = g.fileSums().Check(x.Offsets.B, x.Times.B)
 			}
 		}
 	}
@@ -173,6 +229,26 @@ func (g *Segment) PositionBefore(offset int64) (int64, error) {
 		return int64(be32(e[4:])), nil
 	}
 	return 0, nil
+}
+
+// Locate is PositionBefore, but an index that names no batch there is made anew. It may block.
+func (g *Segment) Locate(offset int64) (int64, error) {
+	at, err := g.PositionBefore(offset)
+	if err != nil || at == 0 {
+		return at, err
+	}
+	f, err := g.Open()
+	if err != nil {
+		return 0, err
+	}
+	wrong := logfile.NamesBatch(f, g.BaseOffset, g.SizeBytes.Load(), at, offset)
+	if wrong == nil {
+		return at, nil
+	}
+	if err := g.reindex(wrong); err != nil {
+		return 0, err
+	}
+	return g.PositionBefore(offset)
 }
 
 // boundaryBefore returns the position of an indexed batch at or before position.

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 
 	"kaas/internal/limits"
@@ -114,6 +115,9 @@ func (g *Segment) Read(offset, limitBase, limitAt int64, maxBytes int, minOneBat
 				return none, logfile.ErrWouldBlock // the index may have to be opened, or was evicted
 			}
 			g.lookedUpMs.Store(now)
+			if g.aborted.Load() == nil {
+				_, _ = g.AbortedTxns() // so that no event loop reads it; an error is told to who asks
+			}
 		}
 		if at, err = g.PositionBefore(offset); err != nil {
 			return none, headerError(g, at, err)
@@ -126,7 +130,7 @@ func (g *Segment) Read(offset, limitBase, limitAt int64, maxBytes int, minOneBat
 		g.lookInto(&walk, at, end, maxBytes, mapBytes)
 	}
 	if !ok {
-		if at, size, err = walk.Find(at, offset, end); err != nil {
+		if at, size, err = g.find(&walk, at, offset, end); err != nil {
 			return none, headerError(g, at, err)
 		}
 	}
@@ -134,6 +138,23 @@ func (g *Segment) Read(offset, limitBase, limitAt int64, maxBytes int, minOneBat
 		return none, nil
 	}
 	return g.slice(&walk, at, size, end, maxBytes, minOneBatch, mapBytes)
+}
+
+// find is walk.Find from where the index says. An index that names no batch there, although its file is well formed, is made anew.
+func (g *Segment) find(walk *logfile.HeaderWalk, from, offset, end int64) (at, size int64, err error) {
+	at, size, err = walk.Find(from, offset, end, g.BaseOffset, g.EndOffset.Load()) // loaded after end, so it is not behind that
+	if err == nil || from == 0 || !errors.Is(err, logfile.ErrTorn) {
+		return at, size, err
+	}
+	if walk.NoWait {
+		return at, 0, logfile.ErrWouldBlock // the whole segment has to be read
+	}
+	if err = g.reindex(err); err == nil {
+		if from, err = g.PositionBefore(offset); err == nil {
+			return walk.Find(from, offset, end, g.BaseOffset, g.EndOffset.Load())
+		}
+	}
+	return at, 0, err
 }
 
 // slice returns whole batches from that of size bytes at at.
@@ -180,9 +201,15 @@ func (g *Segment) lookInto(walk *logfile.HeaderWalk, at, end int64, maxBytes int
 func (g *Segment) wholeBatches(walk *logfile.HeaderWalk, at, size, stop int64) (int64, error) {
 	end := at + size
 	if indexed, err := g.boundaryBefore(stop); err == nil && indexed > end {
-		end = indexed
+		if whole, err := walk.WholeBefore(indexed, stop); !errors.Is(err, logfile.ErrTorn) {
+			return whole - at, err
+		}
+		// What the index names is no batch. The headers tell as well, and a lookup there will have the index made anew.
 	}
 	end, err := walk.WholeBefore(end, stop)
+	if errors.Is(err, logfile.ErrTorn) {
+		err = nil // the log is damaged there, and read up to it
+	}
 	return end - at, err
 }
 
@@ -190,6 +217,9 @@ func headerError(g *Segment, at int64, err error) error {
 	if err == logfile.ErrWouldBlock {
 		g.Missed()
 		return err
+	}
+	if errors.Is(err, logfile.ErrTorn) { // the disk answers; what it has is no log
+		return fmt.Errorf("%s at %d: %w", g.Path(layout.LogSuffix), at, err)
 	}
 	return fmt.Errorf("%w: %s at %d: %w", ErrStorage, g.Path(layout.LogSuffix), at, err)
 }

@@ -63,6 +63,7 @@ type Segment struct {
 	lookedUpMs atomic.Int64
 	// aborted is the transaction index; nil until first use. The slice is immutable, a longer one replaces it.
 	aborted atomic.Pointer[[]index.AbortedTxn]
+	sums    *index.Sums // of the index files of an active segment after a clean stop, until it is appended to. Immutable once in a list
 	env     *Env
 	dir     string // the directory at the time of creation; after Delete the path is stale, the open file is not
 
@@ -81,7 +82,10 @@ type Segment struct {
 	aheadBytes  int64      // of the segment in ahead.held. Owner: aheadMu
 	aheadDone   bool       // FreeAhead was called. Owner: aheadMu
 
-	_ [32]byte // a multiple of 64: what an append touches begins with a cache line
+	reindexed  atomic.Bool // the index was made anew: its files hold nothing of it
+	unreadable atomic.Bool // a try to make it anew has failed
+
+	_ [16]byte // a multiple of 64: what an append touches begins with a cache line
 }
 
 type openFile struct{ vfs.File }
@@ -114,6 +118,7 @@ func Recovered(e *Env, dir string, f *recovery.Segment, inPlace bool) *Segment {
 	g.Sealed.Store(f.Sealed)
 	g.mem.Store(f.Index)
 	g.aborted.Store(f.Aborted)
+	g.sums = f.Sums
 	g.CreatedMs, g.HasTxnIndex, g.TxnMissing = f.CreatedMs, f.HasTxnIndex, f.TxnMissing
 	g.MaxTimestampMs, g.MaxTimestampAt, g.BytesSinceIndex = f.MaxTimestampMs, f.MaxTimestampAt, f.SinceIndexBytes
 	return g

@@ -24,7 +24,7 @@ func (g *Segment) FirstSince(ctx context.Context, timestampMs, start, limit int6
 	if err != nil {
 		return none, false, err
 	}
-	at, err := g.PositionBefore(max(from, start))
+	at, err := g.Locate(max(from, start))
 	if err != nil {
 		return none, false, err
 	}
@@ -101,7 +101,7 @@ func (g *Segment) Newest(ctx context.Context, largest, largestAt, start, limit, 
 	if largestAt < start || largestAt >= limit {
 		from, named = start, false // rare: the record that carries it may not be seen, so look at every batch
 	}
-	at, err := g.PositionBefore(from)
+	at, err := g.Locate(from)
 	if err != nil {
 		return best, false, err
 	}
@@ -139,7 +139,7 @@ func (g *Segment) Newest(ctx context.Context, largest, largestAt, start, limit, 
 		// Compaction took its records, or its header lied about them: the batches before it count.
 		if named && from > start {
 			named, from = false, start
-			if at, err = g.PositionBefore(from); err != nil {
+			if at, err = g.Locate(from); err != nil {
 				return best, false, err
 			}
 			sc = logfile.Scanner{File: f, At: at, Size: g.SizeBytes.Load(), HeadersOnly: true}

@@ -11,6 +11,9 @@ import (
 
 // WriteSealed writes the indexes of a sealed segment and lets go of their memory and of space ahead. The caller holds a reference.
 func (g *Segment) WriteSealed() error {
+	if err := g.WriteAbortedCopy(); err != nil {
+		return err
+	}
 	m := g.mem.Load()
 	if m == nil {
 		return nil
@@ -19,6 +22,9 @@ func (g *Segment) WriteSealed() error {
 		return err
 	}
 	if err := g.WriteIndexes(m, 0, 0); err != nil {
+		return err
+	}
+	if err := g.writeIndex(layout.SumsSuffix, sumsOf(m).Encode(), 0); err != nil {
 		return err
 	}
 	// A lookup that loaded mem before keeps its arrays; one that comes later maps the files.
@@ -72,14 +78,13 @@ func (g *Segment) WriteCleaned(o *cleaner.Output) error {
 	if err := g.writeIndex(layout.TimeIndexSuffix+layout.CleanedSuffix, index.EncodeTimes(o.Index.Times.View()), 0); err != nil {
 		return err
 	}
-	if len(o.Aborted) == 0 {
-		return nil
+	if err := g.writeIndex(layout.SumsSuffix+layout.CleanedSuffix, sumsOf(o.Index).Encode(), 0); err != nil || len(o.Aborted) == 0 {
+		return err
 	}
-	var b []byte
-	for _, a := range o.Aborted {
-		b = append(b, index.EncodeAborted(a)...)
+	if err := g.writeIndex(layout.TxnCopySuffix+layout.CleanedSuffix, index.EncodeAbortedCopy(o.Aborted), 0); err != nil {
+		return err
 	}
-	return g.writeIndex(layout.TxnIndexSuffix+layout.CleanedSuffix, b, 0)
+	return g.writeIndex(layout.TxnIndexSuffix+layout.CleanedSuffix, index.EncodeAbortedAll(o.Aborted), 0)
 }
 
 // TakeOver sets what a sealed segment knows of itself. Nobody else has it yet.

@@ -24,68 +24,146 @@ type Known struct {
 	logger *slog.Logger
 	home   string // the log directory with the file, the resources and the producer ids
 
+	unused map[string]bool  // elements of log.dirs that are not used: where a missing one should be, or that failed; immutable after Open
+	failed map[string]error // why an element of log.dirs can't be used; immutable after Open
+	looks  map[string]look  // by absolute path; immutable after Open
+
 	mu      sync.Mutex
 	entries []knownDir              // of the file; owner: mu
-	missing []knownDir              // those that are not there; owner: mu
-	unused  map[string]bool         // elements of log.dirs where one of them should be; immutable after open
+	missing []knownDir              // those that are not there, or failed; owner: mu
 	made    map[[16]byte]int32      // topics accepted since the start: the first new partition; only while one is missing; owner: mu
 	waiting map[checkpoint.Key]bool // partitions that were asked for and not made; owner: mu
 }
 
+// knownDir is a log directory; the id is empty when it could not be read.
 type knownDir struct{ id, path string }
 
-func (d knownDir) String() string { return fmt.Sprintf("%s (directory.id %s)", d.path, d.id) }
+// describe names a directory, and why it can't be used.
+func (k *Known) describe(d knownDir) string {
+	text := d.path
+	if d.id != "" {
+		text += fmt.Sprintf(" (directory.id %s)", d.id)
+	}
+	if err := k.failed[d.path]; err != nil {
+		text += fmt.Sprintf(" (it %v)", err)
+	}
+	return text
+}
+
+// fail takes an element of log.dirs out of use, as Kafka does (LogManager.createAndValidateLogDirs): what may lie in it waits.
+// The home can't be spared. The reason begins with "can't be". Called during Open.
+func (k *Known) fail(path string, reason error) error {
+	if path == k.home {
+		return fmt.Errorf("log directory %s of log.dirs %w", path, reason)
+	}
+	k.unused[path], k.failed[absolute(path)] = true, reason
+	return nil
+}
 
 // openKnown finds the home among the elements of log.dirs and tells which of those can be used: an element without
 // meta.properties where a known directory was is an empty mount point rather than a new disk, and is left alone.
 func openKnown(fsys vfs.FS, logger *slog.Logger, paths []string) (k *Known, usable []string, err error) {
-	k = &Known{fs: fsys, logger: logger, unused: map[string]bool{}, made: map[[16]byte]int32{}, waiting: map[checkpoint.Key]bool{}}
-	if k.home, err = findHome(fsys, logger, paths); err != nil {
+	k = &Known{fs: fsys, logger: logger, unused: map[string]bool{}, failed: map[string]error{}, looks: map[string]look{}, made: map[[16]byte]int32{}, waiting: map[checkpoint.Key]bool{}}
+	looks := make([]look, len(paths))
+	for i, path := range paths {
+		looks[i] = lookAt(fsys, path)
+		k.looks[absolute(path)] = looks[i]
+	}
+	if k.home, err = findHome(logger, looks); err != nil {
 		return nil, nil, err
+	}
+	present, unformatted := map[string]bool{}, map[string]bool{}
+	for _, l := range looks {
+		if l.err != nil {
+			if err := k.fail(l.path, fmt.Errorf("can't be used: %w", l.err)); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		present[l.meta.DirectoryID], unformatted[l.path] = true, !l.formatted
 	}
 	if err := k.read(); err != nil {
 		return nil, nil, err
 	}
-	if len(k.entries) == 0 {
-		return k, paths, nil
-	}
-	present, unformatted := map[string]bool{}, map[string]bool{}
-	for _, path := range paths {
-		m, found, err := checkpoint.ReadMeta(fsys, path)
-		if err != nil {
-			return nil, nil, err
-		}
-		present[m.DirectoryID], unformatted[path] = true, !found
-	}
 	for _, path := range paths {
 		if unformatted[path] && slices.ContainsFunc(k.entries, func(d knownDir) bool { return d.path == absolute(path) && !present[d.id] }) {
 			k.unused[path] = true
-			continue
 		}
-		usable = append(usable, path)
+		if !k.unused[path] {
+			usable = append(usable, path)
+		}
 	}
 	return k, usable, nil
 }
 
-// findHome is the directory with the file, else the first with resources, else the first: the order of log.dirs may change.
-func findHome(fsys vfs.FS, logger *slog.Logger, paths []string) (string, error) {
-	for _, name := range []string{layout.KnownDirsName, layout.ResourcesName} {
+// look is what can be seen of an element of log.dirs without a change.
+type look struct {
+	path             string
+	meta             checkpoint.MetaProperties
+	formatted        bool // it has meta.properties
+	known, resources bool // it has the file of log directories, or the resources
+	err              error
+	unreadable       bool // with err: it may hold anything, unless it is no directory
+}
+
+func lookAt(fsys vfs.FS, path string) (l look) {
+	l.path = path
+	st, err := fsys.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return l // it is made
+	case err == nil && !st.Dir:
+		l.err = errors.New("it is no directory")
+		return l
+	case err == nil:
+		_, err = fsys.List(path)
+	}
+	has := func(name string) bool {
+		if err != nil {
+			return false
+		}
+		var statErr error
+		if _, statErr = fsys.Stat(filepath.Join(path, name)); statErr != nil && !errors.Is(statErr, fs.ErrNotExist) {
+			err = statErr
+		}
+		return statErr == nil
+	}
+	l.known, l.resources = has(layout.KnownDirsName), has(layout.ResourcesName)
+	if l.err, l.unreadable = err, err != nil; err == nil {
+		l.meta, l.formatted, l.err = checkpoint.ReadMeta(fsys, path)
+		l.formatted = l.formatted || l.err != nil
+	}
+	return l
+}
+
+// findHome is the directory with the file, else the first with resources, else the first: the order of log.dirs may change. When
+// that is not known, because one can't be read that may be it, nothing is begun anew in another.
+func findHome(logger *slog.Logger, looks []look) (string, error) {
+	for _, has := range []func(l look) bool{func(l look) bool { return l.known }, func(l look) bool { return l.resources }} {
 		var homes []string
-		for _, path := range paths {
-			if _, err := fsys.Stat(filepath.Join(path, name)); err == nil {
-				homes = append(homes, path)
-			} else if !errors.Is(err, fs.ErrNotExist) {
-				return "", fmt.Errorf("log directory %s can't be used: %w", path, err)
+		for _, l := range looks {
+			if has(l) {
+				homes = append(homes, l.path)
 			}
 		}
 		if len(homes) > 1 {
-			logger.Error("more than one log directory claims to have the resources; the first is used", "name", name, "dirs", homes)
+			logger.Error("more than one log directory claims to have the resources; the first is used", "dirs", homes)
 		}
 		if len(homes) > 0 {
 			return homes[0], nil
 		}
 	}
-	return paths[0], nil
+	for _, l := range looks {
+		if l.unreadable {
+			return "", fmt.Errorf("log directory %s, which may hold the resources, can't be used: %w", l.path, l.err)
+		}
+	}
+	for _, l := range looks { // a first start
+		if l.err == nil {
+			return l.path, nil
+		}
+	}
+	return "", fmt.Errorf("log directory %s can't be used, and there is no other one in log.dirs that can: %w", looks[0].path, looks[0].err)
 }
 
 func absolute(path string) string {
@@ -139,8 +217,16 @@ func (k *Known) settle(dirs []*Dir) error {
 	for _, e := range k.entries {
 		if !present[e.id] {
 			k.missing = append(k.missing, e)
-			k.logger.Error("a log directory is missing: partitions that are in no other are offline until it is back", "dir", e.path, "directoryId", e.id, "do", k.advice())
 		}
+	}
+	for path := range k.failed {
+		l := k.looks[path]
+		if (l.unreadable || l.formatted) && !slices.ContainsFunc(k.missing, func(d knownDir) bool { return d.path == path }) {
+			k.missing = append(k.missing, knownDir{l.meta.DirectoryID, path}) // else nothing can be in it
+		}
+	}
+	for _, d := range k.missing {
+		k.logger.Error("a log directory is missing, or can't be used: partitions that are in no other are offline until it is back", "dir", k.describe(d), "do", k.advice())
 	}
 	if len(k.entries) < 2 && len(before) == 0 || slices.Equal(before, k.entries) {
 		return nil
@@ -149,7 +235,7 @@ func (k *Known) settle(dirs []*Dir) error {
 }
 
 func (k *Known) advice() string {
-	return "mount it, or name it in log.dirs again, and restart; only if it is lost for good, with its records: stop, delete its line in " + absolute(k.file()) + ", start"
+	return "mend or mount it, or name it in log.dirs again, and restart; only if it is lost for good, with its records: stop, delete its line in " + absolute(k.file()) + ", start"
 }
 
 // write replaces the file.
@@ -220,7 +306,7 @@ func (k *Known) MayCreate(key checkpoint.Key, topicID [16]byte) error {
 func (k *Known) names() string {
 	var names []string
 	for _, d := range k.missing {
-		names = append(names, d.String())
+		names = append(names, k.describe(d))
 	}
 	return strings.Join(names, " or ")
 }
@@ -264,14 +350,15 @@ func (k *Known) topics() string {
 // emptied before it was taken out, and is forgotten. What is missed otherwise is said once. Caller: who calls MayCreate.
 func (k *Known) AllAsked() error {
 	k.mu.Lock()
-	missing, left := k.missing, slices.DeleteFunc(slices.Clone(k.entries), func(e knownDir) bool { return slices.Contains(k.missing, e) })
+	gone := func(e knownDir) bool { return slices.Contains(k.missing, e) && k.failed[e.path] == nil }
+	missing, left := slices.ContainsFunc(k.missing, gone), slices.DeleteFunc(slices.Clone(k.entries), gone)
 	if n := len(k.waiting); n > 0 {
 		defer k.mu.Unlock()
 		k.logger.Error("partitions are offline, because a log directory is missing", "dirs", k.names(), "partitions", n, "topics", k.topics(), "do", k.advice())
 		return nil
 	}
 	k.mu.Unlock()
-	if len(missing) == 0 {
+	if !missing {
 		return nil
 	}
 	if err := k.write(left); err != nil { // not under mu: /readyz does not wait for a disk
@@ -280,6 +367,19 @@ func (k *Known) AllAsked() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.logger.Info("a log directory is missing and no partition was in it: it is forgotten", "dirs", k.names())
-	k.entries, k.missing = left, nil
+	k.entries, k.missing = left, slices.DeleteFunc(k.missing, gone)
+	return nil
+}
+
+// Fail is fail for a directory that was taken into use. Its lock is let go of. Called during Open.
+func (k *Known) Fail(d *Dir, reason error) error {
+	if err := errors.Join(k.fail(d.Path, fmt.Errorf("can't be recovered: %w", reason)), d.Unlock()); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	gone := knownDir{d.ID, absolute(d.Path)}
+	k.missing = append(k.missing, gone)
+	k.logger.Error("a log directory can't be used: its partitions are offline until it is back", "dir", k.describe(gone), "do", k.advice())
 	return nil
 }

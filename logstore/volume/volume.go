@@ -10,8 +10,10 @@ import (
 
 	"kaas/internal/vfs"
 	"kaas/logstore/checkpoint"
+	"kaas/logstore/index"
 	"kaas/logstore/journal"
 	"kaas/logstore/layout"
+	"kaas/logstore/recovery"
 )
 
 // Dir is one log directory. Its owner has the lock until Unlock.
@@ -33,23 +35,29 @@ func OpenAll(fsys vfs.FS, logger *slog.Logger, paths []string, brokerID int32, w
 	if err != nil {
 		return nil, nil, "", err
 	}
-	dirs, clusterID, err = openAll(fsys, logger, paths, brokerID, wanted)
+	dirs, clusterID, err = openAll(known, paths, brokerID, wanted)
 	if err == nil {
 		err = known.settle(dirs)
 	}
 	return dirs, known, clusterID, err
 }
 
-func openAll(fsys vfs.FS, logger *slog.Logger, paths []string, brokerID int32, wanted string) (dirs []*Dir, clusterID string, err error) {
-	metas := make([]checkpoint.MetaProperties, len(paths))
+func openAll(k *Known, paths []string, brokerID int32, wanted string) (dirs []*Dir, clusterID string, err error) {
+	var metas []checkpoint.MetaProperties
 	clusterID = wanted
-	for i, path := range paths {
-		d := &Dir{Path: path, fs: fsys, logger: logger}
-		if err := d.take(); err != nil {
+	for _, path := range paths {
+		d := &Dir{Path: path, fs: k.fs, logger: k.logger}
+		var locked *vfs.LockedError
+		if err := d.take(); errors.As(err, &locked) {
 			return dirs, "", err
+		} else if err != nil {
+			if err := k.fail(path, err); err != nil {
+				return dirs, "", err
+			}
+			continue
 		}
 		dirs = append(dirs, d)
-		m, found, err := checkpoint.ReadMeta(fsys, path)
+		m, found, err := checkpoint.ReadMeta(k.fs, path)
 		if err != nil {
 			return dirs, "", err
 		}
@@ -62,29 +70,35 @@ func openAll(fsys vfs.FS, logger *slog.Logger, paths []string, brokerID int32, w
 		if m.ClusterID != "" {
 			clusterID = m.ClusterID
 		}
-		metas[i] = m
+		metas = append(metas, m)
 	}
 	if clusterID == "" {
 		clusterID = checkpoint.NewUUIDString()
 	}
-	for i, d := range dirs {
+	all := dirs
+	dirs = nil
+	for i, d := range all {
 		m := checkpoint.MetaProperties{ClusterID: clusterID, NodeID: brokerID, DirectoryID: metas[i].DirectoryID}
 		if m.DirectoryID == "" {
 			m.DirectoryID = checkpoint.NewUUIDString()
 		}
 		d.ID = m.DirectoryID
 		if m != metas[i] {
-			if err := checkpoint.WriteMeta(fsys, d.Path, m); err != nil {
-				return dirs, "", err
+			if err := checkpoint.WriteMeta(k.fs, d.Path, m); err != nil {
+				if err := errors.Join(k.fail(d.Path, fmt.Errorf("can't be used: %w", err)), d.Unlock()); err != nil {
+					return all, "", err
+				}
+				continue
 			}
 		}
+		dirs = append(dirs, d)
 	}
 	return dirs, clusterID, nil
 }
 
 func (d *Dir) take() error {
 	if err := vfs.MakeDir(d.fs, d.Path); err != nil {
-		return fmt.Errorf("log directory %s of log.dirs can't be made: %w", d.Path, err)
+		return fmt.Errorf("can't be made: %w", err)
 	}
 	lock, err := d.fs.Lock(filepath.Join(d.Path, layout.LockName))
 	var locked *vfs.LockedError
@@ -92,7 +106,7 @@ func (d *Dir) take() error {
 	case errors.As(err, &locked):
 		return fmt.Errorf("log directory %s is in use: %w", d.Path, err)
 	case err != nil:
-		return fmt.Errorf("log directory %s can't be used: %w", d.Path, err)
+		return fmt.Errorf("can't be used: %w", err)
 	}
 	d.lock = lock
 	return nil
@@ -112,21 +126,25 @@ func (d *Dir) Sync() error {
 	return d.names.sync(func() error { return d.fs.SyncDir(d.Path) })
 }
 
+// EndNumbers are those of a line of kaas-log-end-checkpoint: end, active base, active size, 1 when producers are known, then length
+// and CRC-32C of the active segment's offset and of its time index, -1 when not known, and the newest leader epoch.
+const EndNumbers = 9
+
 // State is what the files of a directory say about the last stop.
 type State struct {
 	Clean          bool
 	RecoveryPoints map[checkpoint.Key][]int64
 	LogStarts      map[checkpoint.Key][]int64
 	CleanedTo      map[checkpoint.Key][]int64
-	Ends           map[checkpoint.Key][]int64 // end, active base, active size, 1 when producers are known; only if clean
+	Ends           map[checkpoint.Key][]int64 // EndNumbers each, or 4 from an earlier version; only if clean
 	Journal        *journal.Contents          // of the commit journal; nil: there is none
 }
 
 // ReadState reads the checkpoints and takes the clean mark away, durably: from here on a crash is a crash. Unreadable
 // checkpoints are as if missing: more is scanned.
 func (d *Dir) ReadState() (st State, err error) {
-	read := func(name string, numbers int) map[checkpoint.Key][]int64 {
-		m, err := checkpoint.ReadOffsets(d.fs, filepath.Join(d.Path, name), numbers)
+	read := func(name string, numbers ...int) map[checkpoint.Key][]int64 {
+		m, err := checkpoint.ReadOffsets(d.fs, filepath.Join(d.Path, name), numbers...)
 		if err != nil {
 			d.logger.Warn("checkpoint ignored", "file", filepath.Join(d.Path, name), "reason", err)
 		}
@@ -142,7 +160,7 @@ func (d *Dir) ReadState() (st State, err error) {
 	st.LogStarts = read(layout.LogStartName, 1)
 	st.CleanedTo = read(layout.CleanedToName, 1)
 	if st.Clean {
-		st.Ends = read(layout.EndStateName, 4)
+		st.Ends = read(layout.EndStateName, 4, EndNumbers)
 		if err := d.fs.Remove(mark); err != nil {
 			return st, err
 		}
@@ -155,6 +173,27 @@ func (d *Dir) ReadState() (st State, err error) {
 		return st, fmt.Errorf("the commit journal, which may hold acknowledged records, can't be read: %w", err)
 	}
 	return st, nil
+}
+
+// Tell puts into a recovery what is known of its partition.
+func (st *State) Tell(key checkpoint.Key, t *recovery.Task) {
+	for into, m := range map[*int64]map[checkpoint.Key][]int64{&t.Point: st.RecoveryPoints, &t.LogStart: st.LogStarts, &t.CleanedTo: st.CleanedTo} {
+		if v := m[key]; v != nil {
+			*into = v[0]
+		}
+	}
+	e := st.Ends[key]
+	if e == nil {
+		return
+	}
+	t.Stop = &recovery.StopMark{EndOffset: e[0], ActiveBase: e[1], ActiveSize: e[2], ProducersKnown: e[3] != 0}
+	if len(e) < EndNumbers {
+		return
+	}
+	t.Stop.Epoch = &e[8]
+	if e[4] >= 0 {
+		t.Stop.Sums = &index.Sums{Offsets: index.Sum{Bytes: e[4], CRC: uint32(e[5])}, Times: index.Sum{Bytes: e[6], CRC: uint32(e[7])}}
+	}
 }
 
 // Partition is a partition's directory.
