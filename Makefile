@@ -116,7 +116,7 @@ fuzz-short:
 
 # Long searches, for a night: random operations against a model, and every crash point with thousands of outcomes.
 nightly: build
-	$(GO) test -count=1 -timeout 3h -v -run 'TestMetamorphic|TestCompactionAgainstModel|TestCrashExplorer' ./logstore -metamorphic.for=10m -explore.limit=5000
+	$(GO) test -count=1 -timeout 3h -v -run 'TestMetamorphic|TestCompactionAgainstModel|TestCrashExplorer|TestDerivedFiles|TestExactlyOnceOverFaults' ./logstore -metamorphic.for=10m -explore.limit=5000 -derived.samples=40 -fault.stride=1
 	$(GO) test -count=1 -v -timeout 10m -run 'TestStoreThatHangs' ./cmd/kaas -hang.for=1m
 	KAAS_SEED=random $(GO) test -count=4 -timeout 1h -run 'TestConsumerSimulation|TestSimulation$$' ./group ./broker/coordinators
 	KAAS_BIN=$(abspath kaas) $(GO) test -tags e2e -count=20 -timeout 2h ./e2e -run TestLogAsKafkas -cleaner.steps=400
