@@ -154,6 +154,7 @@ func newDerived(t *testing.T) *derived {
 	t.Helper()
 	d := &derived{t: t}
 	m := vfs.NewRecording()
+	t.Cleanup(func() { d.drop(m) }) // after the store's
 	makeDataDir(t, m)
 	d.h = start(t, d.options, func(o *Options) { o.FS = m })
 	d.fill(0, 6, 0)

@@ -8,15 +8,23 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"kaas/internal/vfs"
 )
 
-var figuresSegments = flag.Int("figures.segments", 20_000, "segments of TestFigureManySegments")
+var figuresSegments = flag.Int("figures.segments", 10_000, "segments of TestFigureManySegments")
 
-// TestManySegments: a log of hundreds of segments is found whole, looked up and cut like one of three, and holds no descriptor
+// TestManySegments: a log of 200 segments is found whole, looked up and cut like one of three, and holds no descriptor
 // that nobody asked for.
 func TestManySegments(t *testing.T) {
 	t.Parallel()
-	manySegments(t, start(t, inMemory), 400, func(string, ...any) {})
+	m := vfs.NewMem()
+	t.Cleanup(func() { // after the store's
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	manySegments(t, start(t, inMemory, func(o *Options) { o.FS = m }), 200, func(string, ...any) {})
 }
 
 // TestFigureManySegments is the same with as many as nobody should have.
