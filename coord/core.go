@@ -30,7 +30,10 @@ type core struct {
 	emittedBytes int           // in this turn
 	producers    producerEpochs
 	failure      error // of an append in the middle of a turn
-	now          Turn  // what turn returns
+	// offload runs work elsewhere and then done in a turn of this incarnation; nil: both at
+	// once. Set before the first turn.
+	offload func(work func(), done func(t *Turn))
+	now     Turn // what turn returns
 }
 
 // parkedReply leaves when the batch is committed.

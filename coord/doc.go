@@ -22,7 +22,8 @@
 // # Goroutines
 //
 // A [Runtime] starts one goroutine per loaded shard; it alone touches machine,
-// timers and parked replies (the core type). Submit and the commit callbacks of the log run on
+// timers and parked replies (the core type). Turn.Offload starts one for each piece of
+// work, which waits for a token and reaches the mailbox alone. Submit and the commit callbacks of the log run on
 // any goroutine and only reach the shard's mailbox. Reply functions run on the
 // shard's goroutine, or on the submitter's when the event was refused.
 //

@@ -34,6 +34,8 @@ type Runtime[M Machine] struct {
 	// loaders has one token for each load that may run. It is a channel so that a
 	// waiting shard can be stopped.
 	loaders chan struct{}
+	// offloaders has one token for each piece of work that may run outside the shards.
+	offloaders chan struct{}
 
 	mu sync.RWMutex
 	// +checklocks:mu
@@ -50,7 +52,7 @@ func NewRuntime[M Machine](o Options[M]) *Runtime[M] {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Runtime[M]{options: o, start: o.Clock(), loaders: newLoaderTokens(), shards: map[int32]*shard[M]{}}
+	return &Runtime[M]{options: o, start: o.Clock(), loaders: newLoaderTokens(), offloaders: newOffloaderTokens(), shards: map[int32]*shard[M]{}}
 }
 
 // Load begins to lead a shard; its log is replayed in the background. A shard

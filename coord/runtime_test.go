@@ -255,3 +255,45 @@ func TestRuntimeAnswersEveryEventOnce(t *testing.T) {
 		t.Errorf("%d answers for %d events", answered.Load(), submitters*each)
 	}
 }
+
+// What was offloaded comes back as a turn of the incarnation that wanted it, while
+// others go on; one that has ended since takes nothing.
+func TestOffload(t *testing.T) {
+	t.Parallel()
+	r := newRuntime(t)
+	log := coordtest.NewLog()
+	r.Load(1, log)
+	gate, done := make(chan struct{}), make(chan *words, 1)
+	var asked *words
+	callWhenLoaded(t, r, 1, func(m *words, turn *coord.Turn) {
+		asked = m
+		turn.Offload(func() { <-gate }, func(turn *coord.Turn) {
+			_ = turn.Emit(record("plan", "1"))
+			done <- m
+		})
+	})
+	if err := call(r, 1, writeWord("a", "1")); err != nil { // nobody waits for it
+		t.Fatal(err)
+	}
+	close(gate)
+	if m := <-done; m != asked {
+		t.Error("another machine took the result")
+	}
+
+	gate = make(chan struct{})
+	worked := make(chan struct{})
+	callWhenLoaded(t, r, 1, func(_ *words, turn *coord.Turn) {
+		turn.Offload(func() { <-gate; close(worked) }, func(*coord.Turn) { t.Error("an incarnation that has ended takes a result") })
+	})
+	log.Fail(errors.New("broken"))
+	_ = call(r, 1, writeWord("b", "1"))
+	log.Fail(nil)
+	close(gate)
+	<-worked
+	callWhenLoaded(t, r, 1, func(m *words, _ *coord.Turn) {
+		if m == asked {
+			t.Error("the machine is the old one")
+		}
+	})
+	_ = call(r, 1, writeWord("c", "1"))
+}

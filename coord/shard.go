@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,9 +36,17 @@ type mailbox[M Machine] struct {
 	// +checklocks:mu
 	posted []Event[M] // mu; messages of the broker; they wait for open
 	// +checklocks:mu
+	finished []finishedWork // mu; of Turn.Offload, at most one for each call
+	// +checklocks:mu
 	open bool // mu; a machine is loaded and takes events
 	// +checklocks:mu
 	stopping stopKind // mu
+}
+
+// finishedWork was offloaded by an incarnation, which alone takes its done.
+type finishedWork struct {
+	of   *core
+	done func(t *Turn)
 }
 
 type stopKind uint8
@@ -48,6 +58,9 @@ const (
 )
 
 func newLoaderTokens() chan struct{} { return make(chan struct{}, limits.CoordLoaders) }
+
+// newOffloaderTokens leaves processors to the event loops.
+func newOffloaderTokens() chan struct{} { return make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)) }
 
 func newShard[M Machine](r *Runtime[M], index int32, log Log) *shard[M] {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -175,6 +188,7 @@ func (s *shard[M]) load() (*core, M, error) {
 		return nil, machine, err
 	}
 	core := newCore(machine, s.log, s.box.ring)
+	core.offload = func(work func(), done func(t *Turn)) { go s.offload(core, work, done) }
 	core.loaded(endOffset)
 	machine.Loaded(core.turn(s.runtime.nowMs(), s.runtime.wallMs()))
 	s.box.mu.Lock()
@@ -188,6 +202,30 @@ func (s *shard[M]) load() (*core, M, error) {
 		s.logger.Info("coordinator loaded", "records", l.records, "endOffset", endOffset, "ms", took.Milliseconds())
 	}
 	return core, machine, nil
+}
+
+// offload does the work when it is its turn, unless the shard has ended by then.
+func (s *shard[M]) offload(of *core, work func(), done func(t *Turn)) {
+	select {
+	case s.runtime.offloaders <- struct{}{}:
+	case <-s.ended:
+		return
+	}
+	work()
+	<-s.runtime.offloaders
+	s.box.mu.Lock()
+	s.box.finished = append(s.box.finished, finishedWork{of, done})
+	s.box.mu.Unlock()
+	s.box.ring()
+}
+
+// takeFinished moves what has been done outside for this incarnation out of the mailbox.
+func (s *shard[M]) takeFinished(of *core) []finishedWork {
+	s.box.mu.Lock()
+	defer s.box.mu.Unlock()
+	finished := s.box.finished
+	s.box.finished = nil
+	return slices.DeleteFunc(finished, func(f finishedWork) bool { return f.of != of })
 }
 
 // run takes turns until the log fails or the shard is stopped.
@@ -207,8 +245,9 @@ func (s *shard[M]) run(core *core, machine M) error {
 			return ErrNotCoordinator
 		}
 		events = s.take(core, events[:0])
+		finished := s.takeFinished(core)
 		due := core.due(s.runtime.nowMs())
-		if len(events) == 0 && !due {
+		if len(events) == 0 && len(finished) == 0 && !due {
 			if stopping == draining && core.parkedCount() == 0 && s.idle() {
 				return ErrNotCoordinator
 			}
@@ -216,6 +255,9 @@ func (s *shard[M]) run(core *core, machine M) error {
 			continue
 		}
 		turn := core.turn(s.runtime.nowMs(), s.runtime.wallMs())
+		for _, f := range finished {
+			f.done(turn)
+		}
 		core.fire(turn)
 		for i := range events {
 			events[i].Run(machine, turn)

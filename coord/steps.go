@@ -11,6 +11,12 @@ import (
 type Steps[M Machine] struct {
 	Machine M
 	core    *core
+	jobs    []job // offloaded; the next turn begins with them
+}
+
+type job struct {
+	work func()
+	done func(t *Turn)
 }
 
 // NewSteps replays the log into the machine and gives it its first turn.
@@ -21,16 +27,23 @@ func NewSteps[M Machine](machine M, log Log, nowMs, wallMs int64) (*Steps[M], er
 		return nil, err
 	}
 	s := &Steps[M]{Machine: machine, core: newCore(machine, log, func() {})}
+	s.core.offload = func(work func(), done func(t *Turn)) { s.jobs = append(s.jobs, job{work, done}) }
 	s.core.loaded(endOffset)
 	machine.Loaded(s.core.turn(nowMs, wallMs))
 	return s, s.finish()
 }
 
-// Turn fires the timers that are due, handles the events, appends what they have
+// Turn ends what was offloaded before, fires the timers that are due, handles the events, appends what they have
 // emitted and releases the replies that are committed. An error means that the log
 // has failed and that End is due.
 func (s *Steps[M]) Turn(nowMs, wallMs int64, events ...func(m M, t *Turn)) error {
 	turn := s.core.turn(nowMs, wallMs)
+	jobs := s.jobs
+	s.jobs = nil
+	for _, j := range jobs {
+		j.work()
+		j.done(turn)
+	}
 	s.core.fire(turn)
 	for _, event := range events {
 		event(s.Machine, turn)

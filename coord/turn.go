@@ -42,3 +42,16 @@ func (t *Turn) Schedule(timer *Timer, atMs int64) { t.core.timers.schedule(timer
 
 // Cancel disarms the timer; an idle one stays idle.
 func (t *Turn) Cancel(timer *Timer) { t.core.timers.cancel(timer) }
+
+// Offload runs work on another goroutine, for what would hold the shard up, and then
+// done in a later turn: once, or never when this incarnation ends before. work may
+// touch what nobody changes any more, and nothing else of the machine; what done finds
+// has moved on meanwhile. Of a whole runtime few run at a time, in their order.
+func (t *Turn) Offload(work func(), done func(t *Turn)) {
+	if t.core.offload == nil {
+		work()
+		done(t)
+		return
+	}
+	t.core.offload(work, done)
+}

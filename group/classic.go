@@ -7,9 +7,14 @@ import (
 	"slices"
 
 	"kaas/coord"
+	"kaas/group/consumerlog"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
+
+// consumerProtocolType is the protocol type whose metadata the broker may read;
+// that of Connect and of others is opaque.
+const consumerProtocolType = "consumer"
 
 // state of a group that uses the classic protocol (ClassicGroupState). The
 // names travel in DescribeGroups and ListGroups.
@@ -307,7 +312,7 @@ func (g *group) updateSubscribedTopics() {
 	}
 	subscribed := map[string]struct{}{}
 	for _, mem := range g.members {
-		topics, ok := subscriptionTopics(mem.metadata(g.protocol))
+		topics, ok := consumerlog.SubscriptionTopics(mem.metadata(g.protocol))
 		if !ok {
 			return
 		}

@@ -1,6 +1,8 @@
 package group
 
 import (
+	"kaas/internal/limits"
+
 	"log/slog"
 	"strconv"
 
@@ -35,6 +37,10 @@ type Config struct {
 	// Image returns the newest topics and never blocks; nil: there are none. Consumer
 	// groups are planned by it. Given from outside, as an immutable value.
 	Image func() *meta.Image
+
+	// PlanInTurn is how many members and partitions a plan may have that is made in the
+	// shard's turn; 0: limits.GroupPlanInTurn, -1: none.
+	PlanInTurn int
 
 	// NewMemberSuffix makes the random part of a member id (a UUID). Given from
 	// outside, because a state machine has no source of chance.
@@ -98,4 +104,11 @@ func DefaultConfig() Config {
 type Client struct {
 	ID   string
 	Host string // as Java prints an InetAddress: "/127.0.0.1"
+}
+
+func (c *Config) planInTurn() int {
+	if c.PlanInTurn == 0 {
+		return limits.GroupPlanInTurn
+	}
+	return c.PlanInTurn
 }

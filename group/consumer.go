@@ -56,8 +56,10 @@ type consumerGroup struct {
 	// partitionMetadata: the log has a record of Kafka 4.0's, which we only remove.
 	partitionMetadata bool
 
-	// Volatile: what the hash and the regular expressions were last compared with.
-	seen seenTopics
+	// Volatile: what the hash and the regular expressions were last compared with, and
+	// whether a plan is being made outside the shard.
+	seen     seenTopics
+	planning bool
 }
 
 // regexTopics are the topics that a regular expression matched.

@@ -69,11 +69,12 @@ func (m *Machine) emitConsumer(t *coord.Turn, g *group, records ...coord.Record)
 // clock that was set back does not hold a group up.
 func (m *Machine) mayPlan(t *coord.Turn, g *group) bool {
 	sinceMs := t.WallMs - g.consumer.assignmentMs
-	return g.consumer.assignmentMs == 0 || sinceMs < 0 || sinceMs >= m.config.assignmentIntervalMs(g.id)
+	return !g.consumer.planning && (g.consumer.assignmentMs == 0 || sinceMs < 0 || sinceMs >= m.config.assignmentIntervalMs(g.id))
 }
 
 // makePlan assigns the partitions of all subscribed topics to the members, for the
-// group's epoch. Only members whose plan is new are recorded.
+// group's epoch. A large plan is made outside the shard, whose other groups would wait
+// for it, and adopted in a later turn; the members go on by the old one until then.
 func (m *Machine) makePlan(t *coord.Turn, g *group, image *meta.Image) *refusal {
 	c := g.consumer
 	ordered := c.ordered()
@@ -81,17 +82,47 @@ func (m *Machine) makePlan(t *coord.Turn, g *group, image *meta.Image) *refusal 
 	for _, mem := range ordered {
 		members = append(members, assignor.Member{ID: mem.id, InstanceID: mem.instanceID(), Topics: c.topicsOf(mem, image), Current: c.targets[mem.id]})
 	}
-	name := m.assignorName(c)
-	plan := assignor.ByName(name)(members, partitionCount(image))
+	p := &assignor.Plan{Epoch: c.epoch, Assignor: m.assignorName(c), Members: members}
+	if partitions := partitionCount(image); p.Size(partitions) <= m.config.planInTurn() {
+		p.Make(partitions)
+		return m.adoptPlan(t, g, p)
+	}
+	if c.assignmentEpoch == 0 {
+		// The first member is told an epoch, with nothing in it: 0 would be another join.
+		if err := m.emitConsumer(t, g, consumerPlanRecord(g.id, newConsumerEpoch, 0)); err != nil {
+			return err
+		}
+	}
+	c.planning = true
+	t.Offload(func() { p.Make(partitionCount(image)) }, func(t *coord.Turn) {
+		if m.groups[g.id] != g || g.consumer != c {
+			return // it is another group now
+		}
+		c.planning = false
+		if p.Epoch <= c.assignmentEpoch || p.Epoch == c.epoch && !(len(p.Members) == len(c.members) && p.AllIn(func(id string) bool { return c.members[id] != nil })) {
+			// The next heartbeat has a new one made. A static member that was replaced raises no
+			// epoch, so that a plan without it would stay.
+			return
+		}
+		_ = m.adoptPlan(t, g, p) // emitConsumer has logged it; the next heartbeat tries again
+	})
+	return nil
+}
+
+// adoptPlan records a plan. Only members whose part is new are recorded, and those not
+// who have left since it was made: the group's epoch is above the plan's then.
+func (m *Machine) adoptPlan(t *coord.Turn, g *group, p *assignor.Plan) *refusal {
+	c := g.consumer
 	var records []coord.Record
-	for i := range members {
-		if !assignor.Equal(plan[i], c.targets[members[i].ID]) {
-			records = append(records, consumerTargetRecord(g.id, members[i].ID, plan[i]))
+	for i := range p.Members {
+		id := p.Members[i].ID
+		if c.members[id] != nil && !assignor.Equal(p.Targets[i], c.targets[id]) {
+			records = append(records, consumerTargetRecord(g.id, id, p.Targets[i]))
 		}
 	}
 	m.counts.Plans.Add(1)
-	m.logger.Info("consumer group has a new plan", "group", g.id, "epoch", c.epoch, "members", len(members), "changed", len(records), "assignor", name)
-	return m.emitSeries(t, g, append(records, consumerPlanRecord(g.id, c.epoch, t.WallMs)))
+	m.logger.Info("consumer group has a new plan", "group", g.id, "epoch", p.Epoch, "members", len(p.Members), "changed", len(records), "assignor", p.Assignor)
+	return m.emitSeries(t, g, append(records, consumerPlanRecord(g.id, p.Epoch, t.WallMs)))
 }
 
 // emitSeries writes targets, and the record of their plan last, in as many batches as

@@ -105,6 +105,9 @@ func newConsumerSimulation(t *testing.T, seed uint64) *consumerSimulation {
 	s.config.ConsumerSessionTimeoutMs, s.config.ConsumerAssignmentIntervalMs = simConsumerSessionMs, 300
 	s.config.NewMemberSuffix = func() string { s.nextID++; return strconv.FormatInt(s.nextID, 10) }
 	s.config.Image = func() *meta.Image { return s.image }
+	if seed%2 == 1 {
+		s.config.PlanInTurn = -1 // every plan is adopted in a turn after the one that wanted it
+	}
 	// In some runs a plan does not fit into one batch; changes of the protocol and of a
 	// static member's owner, which have to, would fit even less.
 	tight := seed%5 == 0

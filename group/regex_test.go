@@ -22,6 +22,7 @@ func TestRegexOverManyTurns(t *testing.T) {
 	image := meta.NewImage("c", 1, 1, nil, topics)
 	config := DefaultConfig()
 	config.ConsumerAssignmentIntervalMs = 0
+	config.PlanInTurn = 10_000 // this is about the expression
 	config.Image = func() *meta.Image { return image }
 	steps, err := coord.NewSteps(NewMachine(&config), coordtest.NewLog(), 1, 1)
 	if err != nil {

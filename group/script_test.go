@@ -230,6 +230,7 @@ func (s *script) setConfig(w words) {
 	s.config.OffsetsRetentionMs = w.num("retention", s.config.OffsetsRetentionMs)
 	s.config.RetentionCheckIntervalMs = w.num("check", s.config.RetentionCheckIntervalMs)
 	s.config.ConsumerMaxSize = int32(w.num("consumer-max-size", int64(s.config.ConsumerMaxSize)))
+	s.config.PlanInTurn = int(w.num("plan-in-turn", int64(s.config.PlanInTurn)))
 	s.config.ConsumerAssignmentIntervalMs = int32(w.num("assignment-interval", int64(s.config.ConsumerAssignmentIntervalMs)))
 	s.config.ConsumerMigrationPolicy = w.get("migration", s.config.ConsumerMigrationPolicy)
 	s.log.MaxBytes = int(w.num("max-message-bytes", int64(s.log.MaxBytes)))

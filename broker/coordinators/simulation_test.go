@@ -190,6 +190,9 @@ func newWorld(t *testing.T, seed uint64) *world {
 	groups := group.DefaultConfig()
 	groups.InitialRebalanceDelayMs, groups.ConsumerSessionTimeoutMs, groups.ConsumerAssignmentIntervalMs = 300, simSessionMs, 200
 	groups.Image = func() *meta.Image { return image }
+	if seed%2 == 1 {
+		groups.PlanInTurn = -1 // plans are adopted in a later turn
+	}
 	groups.NewMemberSuffix = func() string { w.nextID++; return strconv.FormatInt(w.nextID, 10) }
 	w.groups = &shardUnderTest[*group.Machine]{world: w, log: coordtest.NewLog(), machine: func() *group.Machine { return group.NewMachine(&groups) }}
 	transactions := txn.DefaultConfig()

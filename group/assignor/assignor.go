@@ -36,6 +36,40 @@ type Member struct {
 // subscribed topic is owned by exactly one member that subscribes to it.
 type Assignor func(members []Member, partitionCount func(TopicID) int32) []Partitions
 
+// Plan is who shall have what in an epoch of a group. What it is made from must change
+// no more while Make runs, on whatever goroutine.
+type Plan struct {
+	Epoch    int32
+	Assignor string
+	Members  []Member
+	Targets  []Partitions // by place in Members
+}
+
+// Size is how many members there are and how many partitions they subscribe to: what
+// the time that Make takes grows with.
+func (p *Plan) Size(partitionCount func(TopicID) int32) int {
+	size, counted := len(p.Members), map[TopicID]bool{}
+	for i := range p.Members {
+		for _, id := range p.Members[i].Topics {
+			if !counted[id] {
+				counted[id] = true
+				size += int(partitionCount(id))
+			}
+		}
+	}
+	return size
+}
+
+// Make has the assignor make the targets.
+func (p *Plan) Make(partitionCount func(TopicID) int32) {
+	p.Targets = ByName(p.Assignor)(p.Members, partitionCount)
+}
+
+// AllIn says whether everybody whom the plan was made for is still there.
+func (p *Plan) AllIn(there func(id string) bool) bool {
+	return !slices.ContainsFunc(p.Members, func(mem Member) bool { return !there(mem.ID) })
+}
+
 // ByName returns the assignor of that name, or nil.
 func ByName(name string) Assignor {
 	switch name {

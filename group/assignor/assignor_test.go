@@ -253,3 +253,18 @@ func BenchmarkAssignors(b *testing.B) {
 		}
 	}
 }
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	count := func(id TopicID) int32 { return int32(id[0]) }
+	p := &Plan{Epoch: 3, Assignor: NameRange, Members: []Member{{ID: "a", Topics: []TopicID{{4}}}, {ID: "b", Topics: []TopicID{{4}, {5}}}}}
+	if got := p.Size(count); got != 2+4+5 {
+		t.Errorf("the size is %d", got)
+	}
+	if p.Make(count); p.Targets[0].Count()+p.Targets[1].Count() != 9 {
+		t.Errorf("targets: %v", p.Targets)
+	}
+	if !p.AllIn(func(id string) bool { return id < "c" }) || p.AllIn(func(id string) bool { return id == "a" }) {
+		t.Error("who is there")
+	}
+}

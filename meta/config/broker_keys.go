@@ -3,7 +3,7 @@ package config
 import "math"
 
 const (
-	whyPlansAtOnce = "a plan is made by the owner of the group, at most once in group.consumer.assignment.interval.ms"
+	whyPlansAtOnce = "a small plan is made at once, a large one outside, whatever this says; at most one in group.consumer.assignment.interval.ms"
 	whyLoops       = "requests run on the network loops and on the admin workers"
 	// What Kafka does without a plug-in, which is what kaas does.
 	defaultPrincipalBuilder = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"

@@ -1,14 +1,10 @@
-package group
+package consumerlog
 
 import "github.com/twmb/franz-go/pkg/kbin"
 
-// consumerProtocolType is the protocol type whose metadata the broker may read;
-// that of Connect and of others is opaque.
-const consumerProtocolType = "consumer"
-
-// subscriptionTopics reads the topics of a ConsumerProtocolSubscription: version
+// SubscriptionTopics reads the topics of a ConsumerProtocolSubscription: version
 // int16, topics array of strings, then what later versions add.
-func subscriptionTopics(metadata []byte) (topics []string, ok bool) {
+func SubscriptionTopics(metadata []byte) (topics []string, ok bool) {
 	r := kbin.Reader{Src: metadata}
 	version := r.Int16()
 	count := r.ArrayLen()
