@@ -61,7 +61,7 @@ const (
 	DataPoolQueue   = 4096
 
 	// ObserverEnsureWorkers open partitions at a time; each waits for a few syncs.
-	// With 16 of them 1,000 topics were not made sooner, and who produced meanwhile
-	// waited three times as long (docs/design/admin.md).
-	ObserverEnsureWorkers = 4
+	// With 4 or 16 of them 1,000 topics were not made sooner, and who produced meanwhile
+	// waited twice to three times as long (docs/design/admin.md).
+	ObserverEnsureWorkers = 2
 )

@@ -52,5 +52,9 @@ const (
 	ResourceBatch = 512
 	// ResourceBatchWorkers write and sync files of one batch at a time; the reason for
 	// so few is that of ObserverEnsureWorkers.
-	ResourceBatchWorkers = 4
+	ResourceBatchWorkers = 2
 )
+
+// GoneUsersKept is how many removed users are remembered, for a request that changed
+// one of them and waits until the change is in force.
+const GoneUsersKept = 256
