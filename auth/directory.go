@@ -66,10 +66,15 @@ type Directory struct {
 	// state belongs to the goroutine that calls StartDirectory until the first
 	// list is in, then to the directory's own.
 	state map[string]*entry // by resource name
+	// leaving are the uids of resources that are gone and that the next publication tells
+	// of; it belongs to the same goroutine.
+	leaving []string
 
 	mu sync.Mutex
 	// +checklocks:mu
 	observed map[string]observation // by resource name
+	// +checklocks:mu
+	gone []string // uids of the last resources that went, at most limits.GoneUsersKept
 	// published is closed and replaced by each publication.
 	// +checklocks:mu
 	published chan struct{}
@@ -180,7 +185,12 @@ func (d *Directory) begin(ctx context.Context) (<-chan meta.Event, error) {
 			present[event.Object.Meta().Name] = true
 		}
 	}
-	maps.DeleteFunc(d.state, func(name string, _ *entry) bool { return !present[name] })
+	for name, e := range d.state {
+		if !present[name] {
+			d.leaving = append(d.leaving, e.object.Metadata.UID)
+			delete(d.state, name)
+		}
+	}
 	d.publish()
 	return events, nil
 }
@@ -242,6 +252,7 @@ func (d *Directory) note(event meta.Event) (changed bool) {
 	name := object.Metadata.Name
 	if event.Type == meta.Deleted {
 		delete(d.state, name)
+		d.leaving = append(d.leaving, object.Metadata.UID)
 		return true
 	}
 	old := d.state[name]
@@ -319,9 +330,12 @@ func (d *Directory) publish() {
 	}
 	d.mu.Lock()
 	d.observed = observed
+	d.gone = append(d.gone, d.leaving...)
+	d.gone = slices.Delete(d.gone, 0, max(0, len(d.gone)-limits.GoneUsersKept))
 	close(d.published)
 	d.published = make(chan struct{})
 	d.mu.Unlock()
+	d.leaving = nil
 }
 
 // Await returns when what the resource says is in force, or when the resource is
@@ -330,9 +344,10 @@ func (d *Directory) Await(ctx context.Context, resource *meta.KafkaUser) error {
 	for {
 		d.mu.Lock()
 		have, ok := d.observed[resource.Metadata.Name]
+		gone := slices.Contains(d.gone, resource.Metadata.UID)
 		published := d.published
 		d.mu.Unlock()
-		if ok && have.shows(observe(&resource.Metadata)) {
+		if gone || ok && have.shows(observe(&resource.Metadata)) {
 			return nil
 		}
 		select {

@@ -71,6 +71,27 @@ const allowAll = `{"authorization":{"type":"simple","acls":[
 	{"resource":{"type":"topic","name":"t"},"operations":["All"]},
 	{"resource":{"type":"topic","name":"secret"},"operations":["READ"],"type":"deny"}]}}`
 
+// Who has changed a user and waits for it goes on when the user is removed meanwhile,
+// whether the directory had seen it or not.
+func TestAwaitOfARemovedUser(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	d := startDirectory(t, store)
+	for i := range 20 {
+		created, err := store.Create(t.Context(), userFrom(t, "brief", allowAll))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			awaited(t, d, created, nil)
+		}
+		if err := store.Delete(t.Context(), meta.KindUser, "brief", ""); err != nil {
+			t.Fatal(err)
+		}
+		awaited(t, d, created, nil)
+	}
+}
+
 func TestDirectoryFollowsResources(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
