@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -87,7 +88,7 @@ func (a *Admin) alterClientQuotas(r *codec.Request) {
 		case a.Quotas == nil:
 			problems[i] = fail(kerr.UnsupportedVersion, "Quotas are those of users, and no listener of this broker authenticates any.")
 		case len(entry.Entity) != 1 || entry.Entity[0].Type != quotaEntityUser || entry.Entity[0].Name == nil || *entry.Entity[0].Name == "":
-			problems[i] = fail(kerr.InvalidRequest, "Only one user, by its name, can have quotas; the default user, client ids and addresses can't yet.")
+			problems[i] = fail(kerr.InvalidRequest, "Only one user, by its name, can have quotas, and they stand in its KafkaUser; %s can't yet.", entityText(entry.Entity))
 		case times[*entry.Entity[0].Name] > 1:
 			problems[i] = fail(kerr.InvalidRequest, "User %s occurs more than once in the request.", *entry.Entity[0].Name)
 		default:
@@ -99,6 +100,25 @@ func (a *Admin) alterClientQuotas(r *codec.Request) {
 	}
 	a.awaitUsers(changed)
 	respondAlterQuotas(r, request, 0, func(entry int) *failure { return problems[entry] })
+}
+
+// entityText names who was to have a quota.
+func entityText(entity []kmsg.AlterClientQuotasRequestEntryEntity) string {
+	var parts []string
+	for _, of := range entity {
+		switch {
+		case of.Name == nil:
+			parts = append(parts, "the default "+of.Type)
+		case *of.Name == "":
+			parts = append(parts, "the "+of.Type+" without a name")
+		default:
+			parts = append(parts, of.Type+" "+*of.Name)
+		}
+	}
+	if len(parts) == 0 {
+		return "an entity without a type"
+	}
+	return strings.Join(parts, " with ")
 }
 
 // alterQuotas changes the override of a user, all or nothing. It returns the resource

@@ -272,6 +272,23 @@ func TestQuotaPatchesAreRepeated(t *testing.T) {
 	}
 }
 
+// TestWhoCanHaveNoQuota: the refusal names who was to have one.
+func TestWhoCanHaveNoQuota(t *testing.T) {
+	t.Parallel()
+	name, empty := "app", ""
+	for want, entity := range map[string][]kmsg.AlterClientQuotasRequestEntryEntity{
+		"client-id app":                       {{Type: "client-id", Name: &name}},
+		"the default user":                    {{Type: "user"}},
+		"user app with the default client-id": {{Type: "user", Name: &name}, {Type: "client-id"}},
+		"the ip without a name":               {{Type: "ip", Name: &empty}},
+		"an entity without a type":            {},
+	} {
+		if got := entityText(entity); got != want {
+			t.Errorf("%+v: %q, want %q", entity, got, want)
+		}
+	}
+}
+
 func TestClientQuotasRefuse(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, harnessOptions{quotas: true})

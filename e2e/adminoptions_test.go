@@ -149,7 +149,7 @@ func (u userSession) quotaEntities(t *testing.T) {
 		}
 		if step.refused && !targetIsKafka() {
 			out := u.refused(t, "kafka-configs", slices.Concat([]string{"--alter"}, step.entity, []string{"--add-config", step.config})...)
-			mustContain(t, out, "InvalidRequestException", "Only one user, by its name, can have quotas")
+			mustContain(t, out, "InvalidRequestException", "Only one user, by its name, can have quotas, and they stand in its KafkaUser; ")
 			if out := configs("--describe"); strings.Contains(out, "Quota configs") {
 				t.Errorf("a quota that was refused is there:\n%s", out)
 			}
