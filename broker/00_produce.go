@@ -279,6 +279,9 @@ func (o *produceOperation) prepare(p *producePartition, records []byte) {
 		p.fail(unknown)
 		return
 	}
+	if unknown == nil {
+		p.state.log.Prefetch() // comes while the request is looked at
+	}
 	if !o.mayWrite(p) {
 		p.fail(kerr.TopicAuthorizationFailed)
 		return

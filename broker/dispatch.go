@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -14,6 +15,7 @@ import (
 	"kaas/codec"
 	"kaas/internal/bufpool"
 	"kaas/internal/limits"
+	"kaas/internal/prefetch"
 	"kaas/netio"
 	"kaas/obs"
 	"kaas/quota"
@@ -39,6 +41,9 @@ type connection struct {
 	// transactionalID of its last transactional produce.
 	transactionalID string
 }
+
+// connectionLines are the cache lines of a connection, all of which a request touches.
+const connectionLines = int(unsafe.Sizeof(connection{})+63) / 64
 
 // connectionOf is the connection that a request came by.
 func connectionOf(r *codec.Request) *connection { return r.Session.Context.(*connection) }
@@ -103,6 +108,7 @@ func (b *Broker) OnClose(c *netio.Conn, err error) {
 func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
 	receivedAt := time.Now()
 	state := c.Context.(*connection)
+	prefetch.Lines(unsafe.Pointer(state), connectionLines)
 	state.inFrame = true
 	defer func() { state.inFrame = false }()
 	switch {

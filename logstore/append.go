@@ -3,9 +3,11 @@ package logstore
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"kaas/codec/batch"
 	"kaas/internal/limits"
+	"kaas/internal/prefetch"
 	"kaas/internal/vfs"
 	"kaas/logstore/groupcommit"
 	"kaas/logstore/index"
@@ -21,6 +23,7 @@ import (
 // records are not yet durable: see WhenCommitted.
 func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error) {
 	config := p.config.Load()
+	p.active.Load().Prefetch() // comes while the records are looked at
 	nowMs := p.store.nowMs()
 	rules := validate.Rules{
 		SegmentBytes: config.SegmentBytes, MaxMessageBytes: config.MaxMessageBytes, LogAppendTime: config.LogAppendTime,
@@ -134,6 +137,9 @@ func (p *Partition) appendLocked(records []byte, info *validate.Info, o AppendOp
 		offset, rest = v.LastOffset()+1, after
 	}
 	size := g.SizeBytes.Load()
+	// What the append touches afterwards comes while it writes.
+	g.PrefetchRecent()
+	prefetch.Lines(unsafe.Pointer(p.producers), 1)
 	if _, err := f.WriteAt(records, size); err != nil {
 		return result, p.takeBack(f, size, err)
 	}

@@ -18,9 +18,9 @@ const (
 
 // Task is one log that is committed. Its owner sets Commit, Owner and Group before the first Enqueue.
 type Task struct {
+	SinceMs atomic.Int64 // since when a commit is queued or runs; the commit sets it to 0 when the disk has answered. First: appends look at it
 	Commit  func()       // commits this log alone; runs on a worker, one at a time
 	Owner   any          // for the Commit of the group
-	SinceMs atomic.Int64 // since when a commit is queued or runs; the commit sets it to 0 when the disk has answered
 
 	group *Group // nil: Commit is called for each; owner: Committer.mu
 	state state  // owner: Committer.mu

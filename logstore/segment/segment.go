@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"kaas/codec/batch"
+	"kaas/internal/prefetch"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
 	"kaas/logstore/layout"
@@ -89,6 +91,19 @@ type Segment struct {
 }
 
 type openFile struct{ vfs.File }
+
+// appendLines are the first cache lines of a Segment: what every append touches of it.
+const appendLines = 2
+
+// Prefetch asks for what an append touches first. g may be nil.
+func (g *Segment) Prefetch() { prefetch.Lines(unsafe.Pointer(g), appendLines) }
+
+// PrefetchRecent asks for what AddRecent touches.
+func (g *Segment) PrefetchRecent() {
+	if r := g.recent.Load(); r != nil {
+		prefetch.Lines(unsafe.Pointer(r), 2)
+	}
+}
 
 // UnknownTimestamp stands for a timestamp that has to be looked up first.
 const UnknownTimestamp = recovery.UnknownTimestamp
