@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"unsafe"
 
 	"github.com/panjf2000/gnet/v2"
 	"github.com/panjf2000/gnet/v2/pkg/netpoll"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"kaas/internal/limits"
+	"kaas/internal/prefetch"
 )
 
 // engine runs plaintext connections on gnet's event loops.
@@ -136,16 +138,21 @@ func (e *engine) OnTraffic(raw gnet.Conn) gnet.Action {
 	switch context := raw.Context().(type) {
 	case *Conn:
 		c := context
+		prefetch.Lines(unsafe.Pointer(c), requestLines)
 		l := c.loop
 		own := l.beginEvent(c)
 		c.received(len(data), len(data) == limits.NetReadBufferBytes)
 		l.endEvent(c, own)
 		l.chunk.settle()
 		*l.engine.buffer = l.chunk.engineBuffer()
-		return c.gnet.action()
+		if action := c.gnet.action(); action != gnet.None {
+			return action
+		}
+		l.afterEvent()
 	case *loop:
 		context.wakes.Add(1)
 		context.serve()
+		context.afterEvent()
 	}
 	return gnet.None
 }
@@ -199,7 +206,11 @@ func (l *loop) bind(raw gnet.Conn) error {
 	if err := unix.EpollCtl(l.engine.epollFD, unix.EPOLL_CTL_MOD, fd, &same); err != nil {
 		return fmt.Errorf("gnet has changed inside: descriptor %d is not its epoll instance: %w", l.engine.epollFD, err)
 	}
-	return nil
+	tasks, err := insideOf[int32](raw, "loop", "poller", "wakeupCall")
+	if err != nil {
+		return err
+	}
+	return l.rest.begin(l.engine.epollFD, tasks, l.server.nowMs.Load())
 }
 
 // insideOf finds a field of a gnet connection's inside by its path. The fields are not exported: a gnet that renames

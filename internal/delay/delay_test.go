@@ -78,6 +78,27 @@ func TestDeadlinesAgainstAModel(t *testing.T) {
 	}
 }
 
+func TestDeadlinesShareTicks(t *testing.T) {
+	t.Parallel()
+	for wait, want := range map[time.Duration]time.Duration{
+		0: time.Millisecond, 100 * time.Millisecond: time.Millisecond, 128 * time.Millisecond: 2 * time.Millisecond,
+		500 * time.Millisecond: 4 * time.Millisecond, 5 * time.Second: 64 * time.Millisecond, time.Hour: 64 * time.Millisecond,
+	} {
+		if got := tickOf(wait); got != want {
+			t.Errorf("a wait of %v is put off to the next %v, want %v", wait, got, want)
+		}
+		d := &Timer{start: time.Now().Add(-12_345 * time.Microsecond), moved: make(chan struct{}, 1)}
+		e := &testExpirer{}
+		e.Owner = e
+		before := d.now()
+		d.Add(&e.Deadline, wait)
+		after := d.now()
+		if e.at < before+wait || e.at >= after+wait+want || e.at%want != 0 {
+			t.Errorf("a wait of %v from %v to %v ends at %v", wait, before, after, e.at)
+		}
+	}
+}
+
 func TestDeadlineThatRefusesIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	d := &Timer{start: time.Now(), moved: make(chan struct{}, 1)}

@@ -53,13 +53,24 @@ func (d *Timer) Stop() {
 
 func (d *Timer) now() time.Duration { return time.Since(d.start) }
 
-// tick is how far deadlines are put off so that several expire with one wake-up
-// of the goroutine. Kafka's purgatory has the same (SystemTimer.tickMs).
-const tick = time.Millisecond
+// tickOf is how far a deadline is put off so that several expire with one wake-up
+// of the goroutine: a 64th of the wait, rounded down to a power of two, and 1 to
+// 64 ms. Kafka's purgatory has 1 ms for all (SystemTimer.tickMs). What expires
+// together also comes back together: consumers whose polls end at the same tick
+// send the next ones in a moment, and the process sleeps between.
+func tickOf(wait time.Duration) time.Duration {
+	const finest, coarsest = time.Millisecond, 64 * time.Millisecond
+	tick := coarsest
+	for tick > finest && tick > wait/64 {
+		tick /= 2
+	}
+	return tick
+}
 
 // Add puts the deadline into the heap: at least wait from now, and less than a
-// tick more.
+// tick more (see tickOf).
 func (d *Timer) Add(e *Deadline, wait time.Duration) {
+	tick := tickOf(wait)
 	e.at = (d.now() + wait + tick - 1).Truncate(tick)
 	d.mu.Lock()
 	d.heap = append(d.heap, e)
