@@ -39,6 +39,8 @@ type Config struct {
 	SocketReceiveBufferBytes int          // socket.receive.buffer.bytes; 0 and -1: the system's
 	Logger                   *slog.Logger // default: discards
 	Handler                  Handler
+
+	alwaysRest bool // of tests: loops wait as quiet ones do, and the janitor wakes nobody
 }
 
 // Handler is what the server calls; one per server. All calls for one connection come from its event loop.

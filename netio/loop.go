@@ -38,6 +38,8 @@ type loop struct {
 	current *Conn // whose event runs, nil: none
 	first   *Conn // connections, linked by previous and following
 
+	connections int // from first on
+
 	freeSlots     *Slot // at most limits.NetSlotsKept
 	freeSlotCount int
 
@@ -55,6 +57,9 @@ type loop struct {
 	receivedBytes atomic.Int64
 	sentBytes     atomic.Int64
 	wakes         atomic.Int64
+	rests         atomic.Int64
+
+	rest rest
 }
 
 func newLoop(s *Server) (*loop, error) {
@@ -208,6 +213,7 @@ func (l *loop) take() *Conn {
 }
 
 func (l *loop) add(c *Conn) {
+	l.connections++
 	c.following = l.first
 	if l.first != nil {
 		l.first.previous = c
@@ -216,6 +222,7 @@ func (l *loop) add(c *Conn) {
 }
 
 func (l *loop) remove(c *Conn) {
+	l.connections--
 	if c.previous != nil {
 		c.previous.following = c.following
 	} else {

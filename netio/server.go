@@ -235,6 +235,7 @@ func (s *Server) Close(ctx context.Context) error {
 			s.closeErr = s.engine.stop()
 			for _, l := range s.loops {
 				l.closeDetached()
+				s.closeErr = errors.Join(s.closeErr, l.rest.end())
 			}
 			s.writable.stop()
 			close(s.closed)
@@ -279,6 +280,9 @@ func (s *Server) janitor() {
 			return
 		case <-ticker.C:
 			s.nowMs.Store(time.Now().UnixMilli())
+			if s.config.alwaysRest {
+				continue
+			}
 			for _, l := range s.loops {
 				l.tick.Store(true)
 				l.wake()

@@ -1,5 +1,7 @@
 package limits
 
+import "time"
+
 // One connection, inbound.
 const (
 	// NetReadBufferBytes is what the event engine reads before it calls netio: a small request needs no second read.
@@ -62,6 +64,19 @@ const NetHalfClosedMs = 5_000
 // NetLingerMs is how long a connection that the broker ends is still read, and thrown away, so that the replies before
 // the end arrive; a peer that closes ends it earlier.
 const NetLingerMs = 1_000
+
+// How an event loop waits (netio's rest.go).
+const (
+	// NetQuietEvents: a loop with fewer in 5 s is quiet.
+	NetQuietEvents = 10_000
+	// NetRestConnections: a loop with fewer does not rest. So many that poll each half second, as Java clients do, are one
+	// event each 8 ms, which is when the monitor begins to stay awake.
+	NetRestConnections = 64
+	// NetLongWait is long against the time that a client takes to answer; after NetShortWaits shorter ones without a
+	// long one the loop is not quiet any more.
+	NetLongWait   = time.Millisecond
+	NetShortWaits = 256
+)
 
 // One server.
 const (

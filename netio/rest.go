@@ -1,0 +1,150 @@
+package netio
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"kaas/internal/limits"
+)
+
+// rest is how a quiet loop waits: in the runtime's poller, like any goroutine that waits for a socket, and not in gnet's
+// epoll_wait.
+//
+// A goroutine that blocks in a system call keeps its scheduling slot for 10 ms, and as long as a slot is kept the runtime's
+// monitor (sysmon) wakes every 20 to 70 µs to look at it, some 60 times; it sleeps when all slots are free. So for requests that come one
+// by one, each some milliseconds after the other, the monitor never slept, and cost ten times as much as the requests: 200 polls a second of
+// idle consumers took 3.5 % of a processor, and a bare gnet echo of as many frames 6 to 9 %. A goroutine of the runtime's poller
+// gives its slot back at once.
+//
+// gnet calls epoll_wait again when it has handed over all events of the last one. So at the end of an event the loop looks whether its epoll instance
+// has more, and if not it waits, inside the event, until it has, and returns to gnet, which finds it.
+//
+// What is registered with the runtime is an epoll instance between (middle) with gnet's as its only member, which is armed
+// only while the loop waits: else each event of a busy loop would wake a thread of the runtime.
+//
+// Proof that no wake is lost. RawConn.Read forgets earlier readiness before it calls wait. wait arms middle, then looks at
+// gnet's instance: what came before that look is found by it, and what comes after arming is an edge of middle, which the
+// runtime keeps. (Arming looks too, but tells nobody when middle still has its member on its list from the last time.)
+// Sockets and netio's own wakes (loop.wake) are level-triggered members of gnet's instance, so those of its last events
+// that gnet has not come to are seen by the look. Its wake for tasks is edge-triggered and may have been among them: tasks
+// says so, which gnet sets before it writes that wake.
+//
+// Busy loops stay with gnet's way, since it wakes faster and they do not wait for long, and so do loops of a few connections,
+// whose requests leave the monitor the time to sleep. Owner: the loop, but for end.
+type rest struct {
+	middle *os.File // nil: never rests
+	raw    syscall.RawConn
+	wait   func(fd uintptr) bool // made once: it must not allocate
+	gnetFD int
+	tasks  *int32 // of gnet's poller, atomic: not 0 from before a wake for its tasks until they have run
+	armed  bool
+	failed error
+
+	quiet    bool
+	periodMs int64 // of the server's clock
+	events   int   // in this period
+	patience int   // short waits before the loop counts as busy
+
+	asked [1]unix.PollFd  // argument of poll
+	event unix.EpollEvent // argument of epoll_ctl
+}
+
+// begin prepares rests.
+func (r *rest) begin(gnetFD int, tasks *int32, nowMs int64) error {
+	middle, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("epoll_create1: %w", err)
+	}
+	if err := errors.Join(unix.SetNonblock(middle, true), unix.EpollCtl(middle, unix.EPOLL_CTL_ADD, gnetFD, &unix.EpollEvent{Fd: int32(gnetFD)})); err != nil {
+		return errors.Join(fmt.Errorf("an epoll instance of an epoll instance: %w", err), unix.Close(middle))
+	}
+	r.middle = os.NewFile(uintptr(middle), "event loop")
+	if r.raw, err = r.middle.SyscallConn(); err == nil {
+		err = r.middle.SetReadDeadline(time.Time{}) // an error: the runtime's poller has not taken it
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("an epoll instance in the runtime's poller: %w", err), r.middle.Close())
+	}
+	r.gnetFD, r.tasks, r.periodMs, r.patience = gnetFD, tasks, nowMs, limits.NetShortWaits
+	r.wait = func(fd uintptr) bool {
+		if r.armed {
+			r.arm(int(fd), 0)
+			return true
+		}
+		if r.arm(int(fd), unix.EPOLLIN); r.failed == nil && r.more() {
+			r.arm(int(fd), 0)
+			return true
+		}
+		return r.failed != nil
+	}
+	return nil
+}
+
+// arm never blocks, so the scheduler need not hear of the call.
+func (r *rest) arm(middle int, events uint32) {
+	r.event = unix.EpollEvent{Events: events, Fd: int32(r.gnetFD)}
+	if _, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(middle), unix.EPOLL_CTL_MOD, uintptr(r.gnetFD), uintptr(unsafe.Pointer(&r.event)), 0, 0); errno != 0 {
+		r.failed = errno
+		return
+	}
+	r.armed = events != 0
+}
+
+// more says whether gnet has something to do.
+func (r *rest) more() bool {
+	if atomic.LoadInt32(r.tasks) != 0 {
+		return true
+	}
+	r.asked[0] = unix.PollFd{Fd: int32(r.gnetFD), Events: unix.POLLIN}
+	n, _, errno := unix.RawSyscall(unix.SYS_POLL, uintptr(unsafe.Pointer(&r.asked)), 1, 0)
+	return n != 0 || errno != 0
+}
+
+// afterEvent waits until there is another event, if the loop is quiet. It is the last that is done in an event.
+func (l *loop) afterEvent() {
+	r := &l.rest
+	if r.look(l.server.nowMs.Load(), l.connections); !r.quiet && !l.server.config.alwaysRest || r.more() {
+		return
+	}
+	began := time.Now()
+	if err := r.raw.Read(r.wait); err != nil || r.failed != nil {
+		r.quiet = false // gnet's wait is always right
+		return
+	}
+	l.rests.Add(1)
+	r.waited(time.Since(began))
+}
+
+// look counts an event, and decides anew whether the loop is quiet when the clock has moved.
+func (r *rest) look(nowMs int64, connections int) {
+	r.events++
+	if nowMs != r.periodMs {
+		r.quiet = r.middle != nil && r.failed == nil && r.events < limits.NetQuietEvents && connections >= limits.NetRestConnections
+		r.periodMs, r.events, r.patience = nowMs, 0, limits.NetShortWaits
+	}
+}
+
+// waited ends the quiet of a loop that does not wait for long any more.
+func (r *rest) waited(length time.Duration) {
+	if length >= limits.NetLongWait {
+		r.patience = limits.NetShortWaits
+		return
+	}
+	r.patience--
+	r.quiet = r.patience > 0
+}
+
+// end closes what rests need, after the loop has ended.
+func (r *rest) end() error {
+	if r.middle == nil {
+		return nil
+	}
+	return r.middle.Close()
+}

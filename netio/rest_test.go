@@ -1,0 +1,150 @@
+package netio
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"kaas/internal/bufpool"
+	"kaas/internal/limits"
+)
+
+// Requests one by one, replies of the loop and of another goroutine, connections that come and go: everything that ends a
+// rest, as close as possible to its begin. The janitor does not help, so a lost wake is a reply that never comes.
+func TestRestsLoseNoWake(t *testing.T) {
+	t.Parallel()
+	late, ended := make(chan *Slot, 64), make(chan struct{})
+	var answering sync.WaitGroup
+	answering.Go(func() {
+		for {
+			select {
+			case s := <-late:
+				s.Bytes(reply([]byte("late")))
+				s.Done()
+			case <-ended:
+				return
+			}
+		}
+	})
+	h := &testHandler{frame: func(c *Conn, frame *bufpool.Buf) error {
+		if frame.B[0] == 'l' {
+			frame.Release()
+			late <- c.Reserve()
+			return nil
+		}
+		return echo(c, frame)
+	}}
+	server, addr := startServer(t, h, func(c *Config) { c.NumNetworkThreads, c.alwaysRest = 2, true })
+	var clients sync.WaitGroup
+	failures := make(chan error, 64)
+	for i := range 6 {
+		clients.Go(func() {
+			const rounds, perConnection = 2_000, 100
+			var conn net.Conn
+			for round := range rounds {
+				if round%perConnection == 0 {
+					if conn != nil {
+						conn.Close()
+					}
+					var err error
+					if conn, err = net.Dial("tcp", addr); err == nil {
+						err = conn.SetDeadline(time.Now().Add(60 * time.Second))
+					}
+					if err != nil {
+						failures <- err
+						return
+					}
+				}
+				want := []byte("at once")
+				if (round+i)%3 == 0 {
+					want = []byte("late")
+				}
+				got := make([]byte, 4+len(want))
+				_, err := conn.Write(frameOf(want))
+				if err == nil {
+					_, err = io.ReadFull(conn, got)
+				}
+				if err != nil || !bytes.Equal(got, frameOf(want)) {
+					t.Errorf("round %d: %q instead of %q: %v", round, got, want, err)
+					break
+				}
+			}
+			conn.Close()
+		})
+	}
+	clients.Wait()
+	close(failures)
+	for err := range failures {
+		t.Error(err)
+	}
+	close(ended)
+	answering.Wait()
+	for _, l := range server.loops {
+		if l.rests.Load() == 0 {
+			t.Error("a loop has not rested once")
+		}
+	}
+}
+
+// A loop that has just begun waits in gnet's way; whether it is quiet is known when the clock has moved.
+func TestRestsBeginWithTheClock(t *testing.T) {
+	t.Parallel()
+	server, addr := startServer(t, &testHandler{frame: echo}, func(c *Config) {
+		c.NumNetworkThreads, c.ConnectionsMaxIdleMs = 1, 3_600_000 // the janitor comes every 5 s
+	})
+	var conn net.Conn
+	for range limits.NetRestConnections {
+		conn = dial(t, addr)
+		send(t, conn, frameOf([]byte("x"))) // it has been added to its loop when this is answered
+		receiveFrame(t, conn)
+	}
+	ping := func() {
+		send(t, conn, frameOf([]byte("x")))
+		receiveFrame(t, conn)
+	}
+	server.nowMs.Add(1) // as the janitor does
+	await(t, "a quiet loop rests", func() bool {
+		ping() // ends a rest, unless it comes before it
+		return server.loops[0].rests.Load() > 0
+	})
+}
+
+func TestBusyLoopsDoNotRest(t *testing.T) {
+	t.Parallel()
+	const enough = limits.NetRestConnections
+	r := &rest{middle: os.Stdin, patience: limits.NetShortWaits}
+	for range limits.NetQuietEvents {
+		r.look(0, enough)
+	}
+	if r.look(1, enough); r.quiet {
+		t.Fatalf("quiet after %d events", limits.NetQuietEvents)
+	}
+	if r.look(2, enough); !r.quiet {
+		t.Fatal("not quiet after one event")
+	}
+	for range 10 * limits.NetShortWaits {
+		r.waited(limits.NetLongWait)
+	}
+	for range limits.NetShortWaits - 1 {
+		r.waited(limits.NetLongWait - 1)
+	}
+	if !r.quiet {
+		t.Fatal("not quiet while waits are long")
+	}
+	if r.waited(0); r.quiet {
+		t.Fatalf("quiet after %d short waits", limits.NetShortWaits)
+	}
+	if r.look(2, enough); r.quiet {
+		t.Fatal("quiet again before the clock has moved")
+	}
+	if r.look(3, enough); !r.quiet || r.patience != limits.NetShortWaits {
+		t.Fatal("not quiet again")
+	}
+	if r.look(4, enough-1); r.quiet {
+		t.Fatal("quiet with so few connections")
+	}
+}
