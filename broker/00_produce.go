@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -14,6 +15,7 @@ import (
 	"kaas/codec/batch"
 	"kaas/internal/delay"
 	"kaas/internal/limits"
+	"kaas/internal/prefetch"
 	"kaas/logstore"
 	"kaas/meta"
 )
@@ -63,6 +65,9 @@ const (
 	produceAddsPartitions   = 12
 	produceWithTopicIDs     = 13
 )
+
+// appendLines are the first cache lines of a log: what every append touches of it (logstore's layout test).
+const appendLines = 4
 
 // adminClientID is the client id that may write to internal topics (Kafka:
 // AdminUtils.ADMIN_CLIENT_ID).
@@ -280,7 +285,7 @@ func (o *produceOperation) prepare(p *producePartition, records []byte) {
 		return
 	}
 	if unknown == nil {
-		p.state.log.Prefetch() // comes while the request is looked at
+		prefetch.Lines(unsafe.Pointer(p.state.log), appendLines) // they come while the request is looked at
 	}
 	if !o.mayWrite(p) {
 		p.fail(kerr.TopicAuthorizationFailed)

@@ -3,11 +3,9 @@ package logstore
 import (
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"kaas/codec/batch"
 	"kaas/internal/limits"
-	"kaas/internal/prefetch"
 	"kaas/internal/vfs"
 	"kaas/logstore/groupcommit"
 	"kaas/logstore/index"
@@ -136,10 +134,7 @@ func (p *Partition) appendLocked(records []byte, info *validate.Info, o AppendOp
 		v.SetPartitionLeaderEpoch(o.LeaderEpoch)
 		offset, rest = v.LastOffset()+1, after
 	}
-	size := g.SizeBytes.Load()
-	// What the append touches afterwards comes while it writes.
-	g.PrefetchRecent()
-	prefetch.Lines(unsafe.Pointer(p.producers), 1)
+	size := g.AppendAt()
 	if _, err := f.WriteAt(records, size); err != nil {
 		return result, p.takeBack(f, size, err)
 	}

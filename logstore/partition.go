@@ -6,10 +6,8 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"kaas/internal/limits"
-	"kaas/internal/prefetch"
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/groupcommit"
 	"kaas/logstore/producer"
@@ -79,12 +77,6 @@ type Partition struct {
 	headMu     sync.Mutex // one change of the list other than a roll at a time, with its renames: retention, swaps, deletion of the partition; before writeOutMu
 	writeOutMu sync.Mutex // one writeOut at a time; before mu
 }
-
-// appendLines are the first cache lines of a Partition: what every append touches of it.
-const appendLines = 4
-
-// Prefetch asks for what an append touches first, for a caller that has something else to do before it.
-func (p *Partition) Prefetch() { prefetch.Lines(unsafe.Pointer(p), appendLines) }
 
 // pendingSeal is a sealed segment whose index files have to be written, and the producer snapshot at its end.
 type pendingSeal struct {

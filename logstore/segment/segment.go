@@ -98,11 +98,12 @@ const appendLines = 2
 // Prefetch asks for what an append touches first. g may be nil.
 func (g *Segment) Prefetch() { prefetch.Lines(unsafe.Pointer(g), appendLines) }
 
-// PrefetchRecent asks for what AddRecent touches.
-func (g *Segment) PrefetchRecent() {
+// AppendAt is where the next append goes. What AddRecent touches afterwards comes while it writes.
+func (g *Segment) AppendAt() int64 {
 	if r := g.recent.Load(); r != nil {
 		prefetch.Lines(unsafe.Pointer(r), 2)
 	}
+	return g.SizeBytes.Load()
 }
 
 // UnknownTimestamp stands for a timestamp that has to be looked up first.
