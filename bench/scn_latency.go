@@ -164,10 +164,18 @@ func pacedTail(address, topic string, length time.Duration) *rig.Paced {
 
 const trickleBytes = 100e6 // a second
 
+// tailRun is one way to run the fixed rate: on which subject, with a reader that follows or without, and among trouble or not.
+type tailRun struct {
+	name             string
+	subject          int
+	follow, troubled bool
+	ack, read        quantiles
+}
+
 // tailLatency runs a fixed rate against the raw loop, a quiet broker, and a
 // broker that has a cold backfill, readers that never read and idle polls.
 func tailLatency(o options, out io.Writer) (figures []figure, err error) {
-	const scenario, length = "tail", 10 * time.Second
+	const scenario, length = "tail", 8 * time.Second
 	l := rig.Load{Topic: "tail", Partitions: 1, BatchBytes: 1100, ValueBytes: 900}
 	quiet, raw := side{"kaas", startKaas(neverFlush), 1}, side{rawSide + rawSendfile, startRaw(rawSendfile), 1}
 	subjects, err := startAll(o, l, raw, quiet, quiet)
@@ -176,22 +184,26 @@ func tailLatency(o options, out io.Writer) (figures []figure, err error) {
 	}
 	defer func() { err = errors.Join(err, closeAll(subjects)) }()
 	troubled := subjects[2]
-	if err := fillCold(troubled, int64(3*trickleBytes*length.Seconds())); err != nil {
+	if err := fillCold(troubled, int64(4*trickleBytes*(length.Seconds()+2))); err != nil { // for each run among trouble
 		return nil, troubled.explain(err)
 	}
-	names := []string{"raw-ping-pong", "kaas", "kaas-troubled"}
-	found, delivered := make([]quantiles, len(names)), make([]quantiles, len(names))
-	next, late := make([]int64, len(names)), make([]float64, 0, 2*len(names)) // what the reader at the tail reads next; the sender's own
+	runs := []tailRun{{name: "raw-ping-pong"}, {name: "kaas", subject: 1}, {name: "kaas-troubled", subject: 2, troubled: true},
+		{name: "raw-ping-pong", follow: true}, {name: "kaas", subject: 1, follow: true}, {name: "kaas-troubled", subject: 2, follow: true, troubled: true}}
+	sent := make([]int64, len(subjects)) // records of a subject, each of which a later reader would find
+	var late []float64
 	from, cold := int64(0), int64(0)
-	err = turns(1, len(names), func(i int) error {
+	err = turns(1, len(runs), func(i int) error {
 		if err := rig.WarmMemory(512 << 20); err != nil {
 			return err
 		}
-		p := pacedTail(subjects[i].address, "tail", length)
-		p.Follow, p.Next = "tail", next[i]
+		r := &runs[i]
+		p := pacedTail(subjects[r.subject].address, "tail", length)
+		if r.follow {
+			p.Follow, p.Next = "tail", sent[r.subject]
+		}
 		var latencies rig.Latencies
 		err := o.Meter.during(func() (err error) {
-			if i == 2 {
+			if r.troubled {
 				var read int64
 				latencies, read, err = amongTrouble(p, troubled, &from)
 				cold += read
@@ -201,28 +213,52 @@ func tailLatency(o options, out io.Writer) (figures []figure, err error) {
 			return err
 		})
 		if err != nil {
-			return subjects[i].explain(fmt.Errorf("%s: %w", names[i], err))
+			return subjects[r.subject].explain(fmt.Errorf("%s: %w", r.name, err))
 		}
-		next[i], late = p.Next, append(late, p.Late.At(0.99))
-		found[i].add(latencies)
-		delivered[i].add(p.Delivered)
-		sayLatency(out, scenario, names[i], latencies)
-		sayLatency(out, scenario, names[i]+", read", p.Delivered)
+		sent[r.subject] += int64(((p.WarmUp + p.Length).Seconds()) * tailRate)
+		late = append(late, p.Late.At(0.99))
+		r.ack.add(latencies)
+		sayLatency(out, scenario, r.name+followed(r.follow), latencies)
+		if r.follow {
+			r.read.add(p.Delivered)
+			sayLatency(out, scenario, r.name+", read", p.Delivered)
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	for i, name := range names {
-		figures = append(append(figures, found[i].figures(scenario, name, "ack")...), delivered[i].figures(scenario, name, "read at the tail")...)
+	return append(tailFigures(scenario, runs, cold), newFigure(scenario, loadSide, "p99 by which the sender itself was late", "ms", "in each latency", late)), nil
+}
+
+func followed(follow bool) string {
+	if follow {
+		return ", followed"
 	}
-	return append(figures,
-		newFigure(scenario, loadSide, "p99 by which the sender itself was late", "ms", "in each latency", late),
-		newFigure(scenario, "kaas", "read at the tail, p99, ratio to the raw ping-pong", "1", "from the intended time of a record to the reader that follows", ratios(delivered[1].p99, delivered[0].p99)).atMost(4),
-		newFigure(scenario, "kaas", "read at the tail, p99.9, troubled against quiet", "1", "", ratios(delivered[2].p999, delivered[1].p999)).atMost(2),
-		newFigure(scenario, "kaas", "ack p99, ratio to the raw ping-pong", "1", "1,000 requests of 1 KB a second at intended times, acks=1, nothing forced", ratios(found[1].p99, found[0].p99)).atMost(4),
-		newFigure(scenario, "kaas", "ack p99", "ms", kafkaReference+" (2.1 ms)", found[1].p99).atMost(0.5*2.1),
-		newFigure(scenario, "kaas", "ack p99.9, troubled against quiet", "1", fmt.Sprintf("trouble: a cold backfill (%d MB), 8 stalled readers, 1,000 idle polls", cold/1e6), ratios(found[2].p999, found[1].p999)).atMost(2)), err
+	return ""
+}
+
+// tailFigures of the runs: raw, quiet and troubled without a reader, then with one.
+func tailFigures(scenario string, runs []tailRun, cold int64) (figures []figure) {
+	for _, r := range runs {
+		figures = append(figures, r.ack.figures(scenario, r.name, "ack"+followed(r.follow))...)
+		if r.follow {
+			figures = append(figures, r.read.figures(scenario, r.name, "read at the tail")...)
+		}
+	}
+	what := "1,000 requests of 1 KB a second at intended times, acks=1, nothing forced"
+	trouble := fmt.Sprintf("trouble: a cold backfill (%d MB), 8 stalled readers, 1,000 idle polls", cold/1e6)
+	ratio := func(name, note string, ours, theirs []float64, most float64) {
+		figures = append(figures, newFigure(scenario, "kaas", name, "1", note, ratios(ours, theirs)).atMost(most))
+	}
+	ratio("ack p99, ratio to the raw ping-pong", what, runs[1].ack.p99, runs[0].ack.p99, 4)
+	ratio("ack p99, followed, ratio to the raw ping-pong", what+", and a reader at the tail", runs[4].ack.p99, runs[3].ack.p99, 4)
+	ratio("read at the tail, p99, ratio to the raw ping-pong", "from the intended time of a record to the reader that follows", runs[4].read.p99, runs[3].read.p99, 4)
+	figures = append(figures, newFigure(scenario, "kaas", "ack p99", "ms", kafkaReference+" (2.1 ms)", runs[1].ack.p99).atMost(0.5*2.1))
+	ratio("ack p99.9, troubled against quiet", trouble, runs[2].ack.p999, runs[1].ack.p999, 2)
+	ratio("ack p99.9, followed, troubled against quiet", trouble, runs[5].ack.p999, runs[4].ack.p999, 2)
+	ratio("read at the tail, p99.9, troubled against quiet", trouble, runs[5].read.p999, runs[4].read.p999, 2)
+	return figures
 }
 
 // fillCold writes a backlog, and starts the broker again with none of it in

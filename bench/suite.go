@@ -32,7 +32,7 @@ func scenarios() []scenario {
 		{"fan-out", "8 readers at the tail", 0, fanOut},
 		{"storm", "small keyed requests of 200 connections, against a bare gnet echo", 0, storm},
 		{"durable", "acks=all after fdatasync: throughput, and latency by partitions", 4 * time.Minute, durable},
-		{"tail", "latency at a fixed rate, quiet and among cold reads, stalled readers and idle polls", 3 * time.Minute, tailLatency},
+		{"tail", "latency at a fixed rate, with and without a reader at the tail, quiet and among cold reads, stalled readers and idle polls", 4 * time.Minute, tailLatency},
 		{"idle", "1,000 idle partitions and 1,000 idle consumers", 0, idleConsumers},
 		{"partitions", "10 to 10,000 partitions: cost of a request, idle, open time", 4 * time.Minute, manyPartitions},
 		{"connections", "10 to 5,000 connections: cost of a request", 0, manyConnections},
