@@ -35,6 +35,8 @@ type connection struct {
 	// wakes may be deferred from OnFrame to OnFramesEnd.
 	wakes   deferredWakes
 	inFrame bool
+	// receivedAt is when the frames came that OnFrame is called with now; zero: not asked yet.
+	receivedAt time.Time
 	// sasl is nil on a listener without authentication.
 	sasl  *sasl.Session
 	quota quota.Connection // of its user, from the login on
@@ -106,9 +108,12 @@ func (b *Broker) OnClose(c *netio.Conn, err error) {
 // An error closes the connection. It allocates nothing for inline and two-phase
 // requests.
 func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
-	receivedAt := time.Now()
 	state := c.Context.(*connection)
 	prefetch.Lines(unsafe.Pointer(state), connectionLines)
+	if state.receivedAt.IsZero() {
+		state.receivedAt = time.Now() // once for all that came at once
+	}
+	receivedAt := state.receivedAt
 	state.inFrame = true
 	defer func() { state.inFrame = false }()
 	switch {
@@ -150,12 +155,15 @@ func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
 		c.Mute(limits.RequestMemoryPauseMs * time.Millisecond)
 	}
 	if state.quota.Measured() {
-		request.Throttler, request.StartedAt = &state.quota, receivedAt
+		request.Throttler, request.StartedAt = &state.quota, time.Now()
 	}
 	if api.Class != codec.Pool {
-		api.Handle(request)
 		if api.Class == codec.TwoPhase && state.quota.Measured() {
-			state.quota.Charge(quota.Request, float64(time.Since(receivedAt)))
+			startedAt := request.StartedAt
+			api.Handle(request)
+			state.quota.Charge(quota.Request, float64(time.Since(startedAt)))
+		} else {
+			api.Handle(request)
 		}
 		return nil
 	}
@@ -167,7 +175,12 @@ func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
 
 // OnFramesEnd is called on the connection's event loop.
 func (b *Broker) OnFramesEnd(c *netio.Conn) {
-	if state, opened := c.Context.(*connection); opened && len(state.wakes.partitions) > 0 {
+	state, opened := c.Context.(*connection)
+	if !opened {
+		return
+	}
+	state.receivedAt = time.Time{}
+	if len(state.wakes.partitions) > 0 {
 		state.wakes.wake(b)
 	}
 }

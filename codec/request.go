@@ -50,13 +50,13 @@ type Throttler interface {
 // pooled.
 type Request struct {
 	Header
-	Session    *Session
-	API        *API
-	Body       []byte
+	Session *Session
+	API     *API
+	Body    []byte
+	// ReceivedAt is the same for all requests that came at once.
 	ReceivedAt time.Time
 	Sink       Sink
-	// StartedAt is when the handler was called: ReceivedAt, but for a request that
-	// waited for the worker pool. Set by dispatch when Throttler is.
+	// StartedAt is when the handler was called. Set by dispatch when Throttler is.
 	StartedAt time.Time
 	// Throttler nil: nothing is throttled.
 	Throttler Throttler

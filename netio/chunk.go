@@ -39,9 +39,13 @@ func (h *chunk) mayBeHeld(bytes int) bool {
 	return bytes >= limits.NetInPlaceBytes && h.pinned.Load() < limits.NetChunksPinned
 }
 
-// engineBuffer is where the engine's next read goes.
-func (h *chunk) engineBuffer() []byte {
-	return h.buf.B[h.used:][:limits.NetReadBufferBytes:limits.NetReadBufferBytes]
+// engineBuffer is where the engine's next read goes. The chunk is settled.
+func (l *loop) engineBuffer() []byte {
+	bytes := limits.NetReadBufferBytes
+	if l.restBytes >= l.restLimit {
+		bytes = limits.NetReadBufferLeastBytes
+	}
+	return l.chunk.buf.B[l.chunk.used:][:bytes:bytes]
 }
 
 // frameInPlace hands over the frame that chunk[from:to] is. False: the connection is closing.

@@ -17,7 +17,7 @@ import (
 func TestHeldFramesKeepTheirBytes(t *testing.T) {
 	t.Parallel()
 	random := seeded(t)
-	sizes := []int{0, 3, limits.NetReadBufferBytes - 4, limits.NetReadBufferBytes, limits.NetInPlaceBytes - 1, limits.NetInPlaceBytes,
+	sizes := []int{0, 3, limits.NetReadBufferLeastBytes, limits.NetReadBufferBytes - 4, limits.NetReadBufferBytes, limits.NetInPlaceBytes - 1, limits.NetInPlaceBytes,
 		65_000, limits.NetChunkLeastBytes, limits.NetChunkBytes - 4, limits.NetChunkBytes, limits.NetChunkBytes + 1, 700_000}
 	held := make(chan *bufpool.Buf, 64)
 	var holders sync.WaitGroup

@@ -59,7 +59,7 @@ func startEngine(threads int, logger *slog.Logger, loops []*loop) (*engine, erro
 	goroutine.DefaultWorkerPool.Release()
 	client, err := gnet.NewClient(e,
 		gnet.WithNumEventLoop(threads),
-		gnet.WithReadBufferCap(limits.NetReadBufferBytes),
+		gnet.WithReadBufferCap(limits.NetReadBufferLeastBytes),
 		gnet.WithTCPNoDelay(gnet.TCPDelay), // set on accept; this only avoids a second system call
 		gnet.WithLogger(gnetLogger{logger}))
 	if err != nil {
@@ -141,10 +141,10 @@ func (e *engine) OnTraffic(raw gnet.Conn) gnet.Action {
 		prefetch.Lines(unsafe.Pointer(c), requestLines)
 		l := c.loop
 		own := l.beginEvent(c)
-		c.received(len(data), len(data) == limits.NetReadBufferBytes)
+		c.received(len(data), len(data) == len(*l.engine.buffer))
 		l.endEvent(c, own)
 		l.chunk.settle()
-		*l.engine.buffer = l.chunk.engineBuffer()
+		*l.engine.buffer = l.engineBuffer()
 		if action := c.gnet.action(); action != gnet.None {
 			return action
 		}
@@ -182,7 +182,7 @@ func (l *loop) bind(raw gnet.Conn) error {
 	if l.engine.buffer, err = insideOf[[]byte](raw, "loop", "buffer"); err != nil {
 		return err
 	}
-	*l.engine.buffer = l.chunk.engineBuffer()
+	*l.engine.buffer = l.engineBuffer()
 	l.engine.eventLoop = raw.EventLoop()
 	fd := raw.Fd()
 	// The placeholder leaves the poller before its descriptor number becomes the eventfd: a registration belongs to a

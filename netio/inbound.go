@@ -82,7 +82,7 @@ func (c *Conn) parseChunk(from, to int, more bool) (at int, ok bool) {
 }
 
 // mayReadAhead says whether more may be read than the engine did and what a frame still lacks. Not when paused connections
-// of this loop keep much already: each further one then keeps at most limits.NetReadBufferBytes.
+// of this loop keep much already: each further one then keeps at most limits.NetReadBufferLeastBytes.
 func (c *Conn) mayReadAhead() bool { return c.loop.restBytes < c.loop.restLimit }
 
 // readAhead is how many bytes are read into the chunk at once.

@@ -464,7 +464,7 @@ func memoryConn(h Handler, maxRequestBytes int32) (*Conn, *memorySocket) {
 // feed is what the engine does with bytes that it has read.
 func feed(c *Conn, data []byte, full bool) {
 	h := &c.loop.chunk
-	c.received(copy(h.engineBuffer(), data), full)
+	c.received(copy(c.loop.engineBuffer(), data), full)
 	h.settle()
 }
 
@@ -502,10 +502,11 @@ func TestPausedConnectionsKeepLittle(t *testing.T) {
 	}
 	readOn := func(c *Conn, socket *memorySocket) {
 		for len(socket.more) > 0 && c.rest == nil && c.mayTakeFrame() {
-			n := min(len(socket.more), limits.NetReadBufferBytes)
+			buffer := len(c.loop.engineBuffer())
+			n := min(len(socket.more), buffer)
 			data := socket.more[:n]
 			socket.more = socket.more[n:]
-			feed(c, data, n == limits.NetReadBufferBytes)
+			feed(c, data, n == buffer)
 			c.turn()
 		}
 	}
@@ -521,7 +522,7 @@ func TestPausedConnectionsKeepLittle(t *testing.T) {
 			held += bufpool.Capacity(len(c.rest.B))
 		}
 	}
-	if most := limit + limits.NetRestBytes + count*limits.NetReadBufferBytes; held != shared.restBytes || held > most || held < limit {
+	if most := limit + limits.NetRestBytes + count*limits.NetReadBufferLeastBytes; held != shared.restBytes || held > most || held < limit {
 		t.Errorf("%d bytes are held, %d counted; at most %d and at least %d", held, shared.restBytes, most, limit)
 	}
 	for c, socket := range left {
@@ -565,7 +566,7 @@ func FuzzFrames(f *testing.F) {
 			if i < len(cuts) {
 				cut = min(cut, 1+int(cuts[i])*37%limits.NetReadBufferBytes)
 			}
-			cut = min(cut, limits.NetReadBufferBytes)
+			cut = min(cut, len(c.loop.engineBuffer()))
 			full := i < len(cuts) && cuts[i]&0x80 != 0
 			if full {
 				socket.more = left[cut:min(len(left), cut+int(cuts[i])*300)]

@@ -4,8 +4,11 @@ import "time"
 
 // One connection, inbound.
 const (
-	// NetReadBufferBytes is what the event engine reads before it calls netio: a small request needs no second read.
-	NetReadBufferBytes = 4 << 10
+	// NetReadBufferBytes is what the event engine reads before it calls netio: neither a batch of 16 KiB (the default of the Java
+	// producer) nor several small requests need a second read. While paused connections of the loop hold NetRestBytesPerLoop it
+	// is NetReadBufferLeastBytes.
+	NetReadBufferBytes      = 20 << 10
+	NetReadBufferLeastBytes = 4 << 10
 	// NetChunkBytes is the memory that one event loop reads into, and so the most that one read takes. Frames are handed
 	// on where they lie in it. It fits into the second-level cache of a core, where checksum and append find the bytes.
 	NetChunkBytes = 512 << 10
@@ -32,7 +35,7 @@ const (
 	// down to NetReadBufferBytes + NetReadAheadBytes.
 	NetRestBytes = NetChunkBytes + NetReadBufferBytes
 	// NetRestBytesPerLoop of such bytes, in the buffers of all connections of an event loop: above it connections are read no
-	// further than NetReadBufferBytes and the end of the frame that is arriving, so each further one that is paused keeps
+	// further than NetReadBufferLeastBytes and the end of the frame that is arriving, so each further one that is paused keeps
 	// as much. 5,000 of them hold 85 MB in two loops, where they could hold 5 GB.
 	NetRestBytesPerLoop = 32 << 20
 )
