@@ -43,11 +43,16 @@ func (f *osFile) WriteSync(p []byte, off int64) error {
 	return nil
 }
 
+var noPath [1]byte // ends a string of C
+
 // Linked asks for the number of names only. Who asks for the times of a file, as fstat does, makes the kernel (6.13 and later)
 // give the next write a time of its own, so that every write of a round would change the inode, and its sync write that too.
 func (f *osFile) Linked() (bool, error) {
 	var x unix.Statx_t
-	if unix.Statx(f.fd, "", unix.AT_EMPTY_PATH, unix.STATX_NLINK, &x) == nil {
+	// Not unix.Statx, which allocates for its path at each commit.
+	_, _, failed := unix.Syscall6(unix.SYS_STATX, uintptr(f.fd), uintptr(unsafe.Pointer(&noPath)), unix.AT_EMPTY_PATH, unix.STATX_NLINK,
+		uintptr(unsafe.Pointer(&x)), 0)
+	if failed == 0 {
 		return x.Nlink > 0, nil
 	}
 	var st unix.Stat_t // a sandbox that does not know statx

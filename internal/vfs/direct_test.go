@@ -115,3 +115,19 @@ func TestTornDirectWrite(t *testing.T) {
 		_ = f.Close() // scratch
 	}
 }
+
+// TestLinkedAllocatesNothing: it is asked at each commit. Not parallel, since AllocsPerRun counts what all do.
+func TestLinkedAllocatesNothing(t *testing.T) {
+	f, err := OS.OpenFile(filepath.Join(t.TempDir(), "a"), Create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }() // scratch
+	if n := testing.AllocsPerRun(100, func() {
+		if linked, err := f.Linked(); !linked || err != nil {
+			t.Errorf("linked %v, %v", linked, err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
