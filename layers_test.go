@@ -19,7 +19,7 @@ type layer struct {
 }
 
 // everybody may be imported by every room: bounds, observation, assertions.
-var everybody = []string{"internal/limits", "internal/invariants", "internal/prefetch", "obs"}
+var everybody = []string{"internal/limits", "internal/invariants", "obs"}
 
 var layers = []layer{
 	{dir: ".", why: "the root holds tests only"},
@@ -27,7 +27,6 @@ var layers = []layer{
 	// Leaves.
 	{dir: "internal/limits", why: "constants; it knows no room"},
 	{dir: "internal/invariants", why: "assertions behind a build tag"},
-	{dir: "internal/prefetch", why: "a hint to the processor"},
 	{dir: "internal/bufpool", may: []string{"internal/limits", "internal/invariants"}, why: "pooled buffers with poison in the invariants build"},
 	{dir: "internal/delay", why: "deadlines and work queues whose links are fields of what waits"},
 	{dir: "internal/footprint", modules: []string{"golang.org/x/sys/unix"}, why: "what the kernel counts as the process's memory"},

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -15,7 +14,6 @@ import (
 	"kaas/codec/batch"
 	"kaas/internal/delay"
 	"kaas/internal/limits"
-	"kaas/internal/prefetch"
 	"kaas/logstore"
 	"kaas/meta"
 )
@@ -65,9 +63,6 @@ const (
 	produceAddsPartitions   = 12
 	produceWithTopicIDs     = 13
 )
-
-// appendLines are the first cache lines of a log: what every append touches of it (logstore's layout test).
-const appendLines = 4
 
 // adminClientID is the client id that may write to internal topics (Kafka:
 // AdminUtils.ADMIN_CLIENT_ID).
@@ -283,9 +278,6 @@ func (o *produceOperation) prepare(p *producePartition, records []byte) {
 	if unknown == kerr.UnknownTopicID {
 		p.fail(unknown)
 		return
-	}
-	if unknown == nil {
-		prefetch.Lines(unsafe.Pointer(p.state.log), appendLines) // they come while the request is looked at
 	}
 	if !o.mayWrite(p) {
 		p.fail(kerr.TopicAuthorizationFailed)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -15,7 +14,6 @@ import (
 	"kaas/codec"
 	"kaas/internal/bufpool"
 	"kaas/internal/limits"
-	"kaas/internal/prefetch"
 	"kaas/netio"
 	"kaas/obs"
 	"kaas/quota"
@@ -43,9 +41,6 @@ type connection struct {
 	// transactionalID of its last transactional produce.
 	transactionalID string
 }
-
-// connectionLines are the cache lines of a connection, all of which a request touches.
-const connectionLines = int(unsafe.Sizeof(connection{})+63) / 64
 
 // connectionOf is the connection that a request came by.
 func connectionOf(r *codec.Request) *connection { return r.Session.Context.(*connection) }
@@ -109,7 +104,6 @@ func (b *Broker) OnClose(c *netio.Conn, err error) {
 // requests.
 func (b *Broker) OnFrame(c *netio.Conn, frame *bufpool.Buf) error {
 	state := c.Context.(*connection)
-	prefetch.Lines(unsafe.Pointer(state), connectionLines)
 	if state.receivedAt.IsZero() {
 		state.receivedAt = time.Now() // once for all that came at once
 	}

@@ -21,7 +21,6 @@ import (
 // records are not yet durable: see WhenCommitted.
 func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error) {
 	config := p.config.Load()
-	p.active.Load().Prefetch() // comes while the records are looked at
 	nowMs := p.store.nowMs()
 	rules := validate.Rules{
 		SegmentBytes: config.SegmentBytes, MaxMessageBytes: config.MaxMessageBytes, LogAppendTime: config.LogAppendTime,
@@ -134,7 +133,7 @@ func (p *Partition) appendLocked(records []byte, info *validate.Info, o AppendOp
 		v.SetPartitionLeaderEpoch(o.LeaderEpoch)
 		offset, rest = v.LastOffset()+1, after
 	}
-	size := g.AppendAt()
+	size := g.SizeBytes.Load()
 	if _, err := f.WriteAt(records, size); err != nil {
 		return result, p.takeBack(f, size, err)
 	}

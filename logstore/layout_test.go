@@ -8,10 +8,10 @@ import (
 )
 
 // Among ten thousand partitions each cache line that an append touches is a miss. What it touches of a Partition stands in
-// the lines that the broker asks for; a field that is added goes behind them, or this says what moved.
+// the first four; a field that is added goes behind them, or this says what moved.
 func TestAppendTouchesFewLines(t *testing.T) {
 	t.Parallel()
-	const line, appendLines = 64, 4 // of a Partition; the broker asks for as many
+	const line, appendLines = 64, 4
 	var p Partition
 	for name, end := range map[string]uintptr{
 		"stable":          unsafe.Offsetof(p.stable) + unsafe.Sizeof(p.stable),

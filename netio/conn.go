@@ -83,9 +83,6 @@ type Conn struct {
 	_ [72]byte // a multiple of 64: it begins with a cache line
 }
 
-// requestLines are the first cache lines of a Conn: what every request touches of it.
-const requestLines = 5
-
 type closeReason struct{ err error }
 
 // errHalfClosed is the reason of a connection whose peer ended its sending side and then waited too long for a reply.

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"reflect"
-	"unsafe"
 
 	"github.com/panjf2000/gnet/v2"
 	"github.com/panjf2000/gnet/v2/pkg/netpoll"
@@ -16,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"kaas/internal/limits"
-	"kaas/internal/prefetch"
 )
 
 // engine runs plaintext connections on gnet's event loops.
@@ -138,7 +136,6 @@ func (e *engine) OnTraffic(raw gnet.Conn) gnet.Action {
 	switch context := raw.Context().(type) {
 	case *Conn:
 		c := context
-		prefetch.Lines(unsafe.Pointer(c), requestLines)
 		l := c.loop
 		own := l.beginEvent(c)
 		c.received(len(data), len(data) == len(*l.engine.buffer))

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"kaas/codec/batch"
-	"kaas/internal/prefetch"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
 	"kaas/logstore/layout"
@@ -91,20 +89,6 @@ type Segment struct {
 }
 
 type openFile struct{ vfs.File }
-
-// appendLines are the first cache lines of a Segment: what every append touches of it.
-const appendLines = 2
-
-// Prefetch asks for what an append touches first. g may be nil.
-func (g *Segment) Prefetch() { prefetch.Lines(unsafe.Pointer(g), appendLines) }
-
-// AppendAt is where the next append goes. What AddRecent touches afterwards comes while it writes.
-func (g *Segment) AppendAt() int64 {
-	if r := g.recent.Load(); r != nil {
-		prefetch.Lines(unsafe.Pointer(r), 2)
-	}
-	return g.SizeBytes.Load()
-}
 
 // UnknownTimestamp stands for a timestamp that has to be looked up first.
 const UnknownTimestamp = recovery.UnknownTimestamp
