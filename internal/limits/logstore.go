@@ -64,12 +64,14 @@ const (
 	CleanerSyncBytes = 4 << 20
 	// AllocateBytes is how much space a segment that grows fast gets behind its end at most, and AllocateLeastBytes at least;
 	// fast is AllocateBytesPerSecond. AllocatedBytes of such space are held by all segments of a store together, and none is
-	// taken when less than one part in AllocateFreeShare of the volume is free. AllocateQueue segments wait for theirs.
+	// taken when less than one part in AllocateFreeShare of the volume, and less than AllocateFreeBytes, is free.
+	// AllocateQueue segments wait for theirs.
 	AllocateBytes          = 16 << 20
 	AllocateLeastBytes     = 1 << 20
 	AllocateBytesPerSecond = 4 << 20
 	AllocatedBytes         = 1 << 30
 	AllocateFreeShare      = 20
+	AllocateFreeBytes      = 4 << 30
 	AllocateQueue          = 64
 	// UnlinkStepBytes: a deleted segment shrinks by so much at a time before its name goes, because a file system that frees
 	// (and discards) a gigabyte in one step keeps commits waiting.

@@ -106,7 +106,7 @@ func (g *Segment) allocate(to int64) error {
 	more := to - size - g.aheadBytes
 	if f := g.file.Load(); f != nil && !g.aheadDone && to > max(size, g.allocatedTo) && a.held.Load()+more <= limits.AllocatedBytes {
 		total, usable, err := g.env.fs.Usage(g.dir)
-		if err != nil || usable < total/limits.AllocateFreeShare {
+		if err != nil || usable < min(total/limits.AllocateFreeShare, limits.AllocateFreeBytes) {
 			return err
 		}
 		switch err := f.Allocate(max(size, g.allocatedTo), to); {

@@ -14,7 +14,10 @@ import (
 	"kaas/logstore/layout"
 )
 
-const mib = 1 << 20
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)
 
 // growing is an empty segment of an Env whose goroutine is the test.
 func growing(t *testing.T, fsys vfs.FS, dir string) (*Env, *Segment, vfs.File) {
@@ -29,6 +32,16 @@ func growing(t *testing.T, fsys vfs.FS, dir string) (*Env, *Segment, vfs.File) {
 	t.Cleanup(func() { _ = f.Close() }) // scratch
 	g.SetFile(f)
 	return env, g, f
+}
+
+// sized is a file system with so much space, whatever the machine's has.
+type sized struct {
+	vfs.FS
+	totalBytes, usableBytes int64
+}
+
+func (s sized) Usage(string) (totalBytes, usableBytes int64, err error) {
+	return s.totalBytes, s.usableBytes, nil
 }
 
 // TestWhoGetsSpaceAhead: segments that grow fast, a fourth of what they have; who is slow or small does not.
@@ -81,7 +94,7 @@ func TestWhoGetsSpaceAhead(t *testing.T) {
 // TestSpaceAhead: it does not change the size, is counted, bounded, and given back for good.
 func TestSpaceAhead(t *testing.T) {
 	t.Parallel()
-	env, g, f := growing(t, vfs.OS, t.TempDir())
+	env, g, f := growing(t, sized{vfs.OS, 100 * gib, 50 * gib}, t.TempDir())
 	const size = 8 * mib
 	if err := f.Truncate(size); err != nil { // a hole: what is allocated is what lies behind it
 		t.Fatal(err)
@@ -127,4 +140,31 @@ func TestSpaceAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("sealed", 0, 0)
+}
+
+// TestNoSpaceAheadOnAFullDisk: little is what is little of the volume and little by itself.
+func TestNoSpaceAheadOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		total, usable, want int64
+	}{
+		{10 * gib, gib / 4, 0},
+		{10 * gib, gib, mib},
+		{1000 * gib, 3 * gib, 0},
+		{1000 * gib, 10 * gib, mib},
+	} {
+		env, g, f := growing(t, sized{vfs.OS, test.total, test.usable}, t.TempDir())
+		if err := f.Truncate(mib); err != nil {
+			t.Fatal(err)
+		}
+		g.SizeBytes.Store(mib)
+		if err := g.allocate(2 * mib); errors.Is(err, unix.EOPNOTSUPP) {
+			t.Skip("not on this file system:", err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if got := env.AheadBytes(); got != test.want {
+			t.Errorf("%d of %d bytes free: %d allocated, want %d", test.usable, test.total, got, test.want)
+		}
+	}
 }
