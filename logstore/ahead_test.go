@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,5 +107,53 @@ func TestSpaceAheadOfALog(t *testing.T) {
 	p = h.partition("fast")
 	if got := p.LogEndOffset(); got != 2*few+1 {
 		t.Errorf("the log ends at %d, want %d", got, 2*few+1)
+	}
+}
+
+// TestFullDiskGetsSpaceAheadBack: when an append meets a full disk, logs that do not grow have nothing behind their ends any
+// more, and what they hold is whole.
+func TestFullDiskGetsSpaceAheadBack(t *testing.T) {
+	t.Parallel()
+	var full atomic.Bool
+	fsys := &vfs.Faulty{FS: roomy{vfs.OS}, Before: func(op vfs.Op) error {
+		if full.Load() && op.Kind == vfs.OpWrite && strings.Contains(op.Name, "slow-0") && strings.HasSuffix(op.Name, ".log") {
+			return unix.ENOSPC
+		}
+		return nil
+	}}
+	h := start(t, func(o *Options) { // the clock stands: every log grows fast
+		o.FS, o.Clock = fsys, func() time.Time { return time.UnixMilli(1_000_000) }
+	})
+	fast, slow := h.partition("fast"), h.partition("slow")
+	put(t, slow, records("a"))
+	value := string(bytes.Repeat([]byte{7}, 900_000))
+	const few = 8
+	for range few {
+		put(t, fast, records(value))
+	}
+	if !h.s.segments.AllocatesAhead() {
+		t.Skip("not on this file system")
+	}
+	eventually(t, func() error {
+		if h.s.segments.AheadBytes() == 0 {
+			return errors.New("nothing is allocated ahead")
+		}
+		return nil
+	})
+	full.Store(true)
+	eventually(t, func() error { // a wish of before may be granted after the first
+		if _, err := slow.Append(records("b"), AppendOptions{}); !errors.Is(err, ErrStorage) || !errors.Is(err, unix.ENOSPC) {
+			t.Fatalf("append on a full disk: %v", err)
+		}
+		if n := h.s.segments.AheadBytes(); n != 0 {
+			return fmt.Errorf("%d bytes are still held", n)
+		}
+		return nil
+	})
+	full.Store(false)
+	put(t, slow, records("b"))
+	put(t, fast, records(value))
+	if slow.LogEndOffset() != 2 || fast.LogEndOffset() != few+1 {
+		t.Errorf("the logs end at %d and %d", slow.LogEndOffset(), fast.LogEndOffset())
 	}
 }

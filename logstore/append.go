@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"kaas/codec/batch"
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
@@ -47,6 +49,9 @@ func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error
 	if err != nil || result.Duplicate {
 		p.mu.Unlock()
 		if err != nil {
+			if errors.Is(err, unix.ENOSPC) {
+				p.store.janitor.full()
+			}
 			err = p.wrap(err)
 		}
 		return result, err

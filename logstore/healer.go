@@ -1,87 +1,32 @@
 package logstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"kaas/internal/limits"
 	"kaas/logstore/checkpoint"
+	"kaas/logstore/healer"
 	"kaas/logstore/volume"
 )
 
-// healer brings partitions back that a failing disk took down: it recovers each from disk, again and again, until that
+// newHealer brings partitions back that a failing disk took down: it recovers each from disk, again and again, until that
 // works. A failed sync is never repeated on the same pages: what was not synced is cut (nobody was told that it is durable)
 // or, under a relaxed flush policy, written again.
-type healer struct {
-	store  *Store
-	ctx    context.Context
-	cancel context.CancelFunc
-	work   sync.WaitGroup
-
-	mu      sync.Mutex
-	running map[*Partition]bool // has a goroutine; owner: mu
+func newHealer(pauseMs int64) *healer.Healer[*Partition] {
+	return healer.New(pauseMs, limits.ReopenMaxMs, (*Partition).heal, func(p *Partition) bool {
+		f := p.failure.Load()
+		return f != nil && !errors.Is(*f, ErrClosed)
+	})
 }
 
-func newHealer(s *Store) *healer {
-	h := &healer{store: s, running: map[*Partition]bool{}}
-	h.ctx, h.cancel = context.WithCancel(context.Background())
-	return h
-}
-
-// add starts to try p. One goroutine a partition, because a disk that hangs must not keep those of another from coming
-// back; partitions bound them.
-func (h *healer) add(p *Partition) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.running[p] || h.ctx.Err() != nil {
-		return
+func (p *Partition) heal() (again bool) {
+	err := p.recoverInPlace()
+	if err == nil || errors.Is(err, ErrClosed) {
+		return false
 	}
-	h.running[p] = true
-	h.work.Go(func() { h.run(p) })
-}
-
-// stop lets no further try begin.
-func (h *healer) stop() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.cancel()
-}
-
-// wait returns when all tries have ended; call stop first.
-func (h *healer) wait() { h.work.Wait() }
-
-func (h *healer) run(p *Partition) {
-	defer h.forget(p)
-	pauseMs := h.store.options.ReopenIntervalMs
-	timer := time.NewTimer(time.Duration(pauseMs) * time.Millisecond)
-	defer timer.Stop()
-	for {
-		select {
-		case <-h.ctx.Done():
-			return
-		case <-timer.C:
-		}
-		err := p.recoverInPlace()
-		if err == nil || errors.Is(err, ErrClosed) {
-			return
-		}
-		h.store.logger.Warn("partition still offline", "topic", p.topic, "partition", p.id, "error", err)
-		pauseMs = min(2*pauseMs, max(limits.ReopenMaxMs, h.store.options.ReopenIntervalMs))
-		timer.Reset(time.Duration(pauseMs) * time.Millisecond)
-	}
-}
-
-// forget lets p be added again. When it failed between its recovery and here, add has found it running.
-func (h *healer) forget(p *Partition) {
-	h.mu.Lock()
-	delete(h.running, p)
-	h.mu.Unlock()
-	if f := p.failure.Load(); f != nil && !errors.Is(*f, ErrClosed) {
-		h.add(p)
-	}
+	p.store.logger.Warn("partition still offline", "topic", p.topic, "partition", p.id, "error", err)
+	return true
 }
 
 // recoverInPlace opens the partition's directory as a start does and puts what it finds into p. Readers that hold slices of

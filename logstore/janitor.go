@@ -7,6 +7,7 @@ import (
 	"math"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"kaas/internal/vfs"
@@ -29,6 +30,8 @@ type janitor struct {
 	toSpare  []*Partition        // owner: mu
 	toRemove []string            // owner: mu
 	started  bool                // owner: mu
+
+	diskFull atomic.Bool // an append met it
 
 	doomed segment.Doomed
 }
@@ -62,6 +65,12 @@ func (j *janitor) sealed(p *Partition) {
 	j.mu.Lock()
 	j.toSeal[p] = true
 	j.mu.Unlock()
+	j.signal()
+}
+
+// full says that an append met a full disk. It may be called under Partition.mu.
+func (j *janitor) full() {
+	j.diskFull.Store(true)
 	j.signal()
 }
 
@@ -99,6 +108,7 @@ func (j *janitor) run() {
 		case <-expiry.C:
 		case <-checkpoint.C:
 			j.store.checkpoint()
+			j.store.giveBackAhead(false)
 		case <-retention.C:
 			j.store.applyRetention()
 			retention.Reset(time.Duration(o.RetentionCheckIntervalMs) * time.Millisecond)
@@ -115,6 +125,9 @@ func (j *janitor) work() (nextMs int64) {
 	seal, remove, spares := j.toSeal, j.toRemove, j.toSpare
 	j.toSeal, j.toRemove, j.toSpare = map[*Partition]bool{}, nil, nil
 	j.mu.Unlock()
+	if j.diskFull.Swap(false) {
+		j.store.giveBackAhead(true)
+	}
 	for _, p := range spares {
 		p.makeSpare()
 	}
@@ -131,6 +144,22 @@ func (j *janitor) work() (nextMs int64) {
 	nextMs = j.doomed.Release(j.store.upMs())
 	j.store.segments.Bury()
 	return nextMs
+}
+
+// giveBackAhead frees the space ahead of logs that do not grow, on a full disk that of all.
+func (s *Store) giveBackAhead(full bool) {
+	if s.segments.AheadBytes() == 0 {
+		return
+	}
+	for _, p := range s.All() {
+		p.mu.Lock()
+		if p.failure.Load() == nil {
+			if err := p.segments.Load().active().GiveBackAhead(full); err != nil {
+				s.logger.Warn("space ahead not freed", "topic", p.topic, "partition", p.id, "error", err)
+			}
+		}
+		p.mu.Unlock()
+	}
 }
 
 // writeOut writes the index files and snapshots of sealed segments, durably. Calls take turns.
@@ -336,7 +365,7 @@ func (s *Store) Close(ctx context.Context) error {
 	s.closed = true
 	s.mu.Unlock()
 	s.compactor.cancel()
-	s.healer.stop()
+	s.healer.Stop()
 	s.mover.stop()
 	all := s.All()
 	stopped := make(chan struct{})
@@ -344,7 +373,7 @@ func (s *Store) Close(ctx context.Context) error {
 	go func() {        // it waits for the disk, which may be stalled
 		defer close(stopped)
 		s.compactor.wait()
-		s.healer.wait()
+		s.healer.Wait()
 		s.mover.work.Wait()
 		close(s.janitor.stop)
 		<-s.janitor.done

@@ -249,7 +249,7 @@ func (p *Partition) fail(cause error) {
 		l.Failed(p, err)
 	}
 	groupcommit.Complete(waiters, err)
-	p.store.healer.add(p)
+	p.store.healer.Add(p)
 }
 
 // setSegments publishes a list. Caller: mu.

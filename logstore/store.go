@@ -17,6 +17,7 @@ import (
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/cleaner"
 	"kaas/logstore/groupcommit"
+	"kaas/logstore/healer"
 	"kaas/logstore/layout"
 	"kaas/logstore/producer"
 	"kaas/logstore/registry"
@@ -47,7 +48,7 @@ type Store struct {
 	committer *groupcommit.Committer
 	janitor   *janitor
 	compactor *compactor
-	healer    *healer
+	healer    *healer.Healer[*Partition]
 	mover     *mover
 	segments  *segment.Env
 	strays    volume.Strays
@@ -126,7 +127,7 @@ func newStore(o Options) (*Store, error) {
 	s.committer = groupcommit.New(o.FlushWorkers, s.upMs, &s.counters.Counters)
 	s.janitor = newJanitor(s)
 	s.compactor = newCompactor(s)
-	s.healer = newHealer(s)
+	s.healer = newHealer(s.options.ReopenIntervalMs)
 	s.mover = newMover(s)
 	return s, nil
 }

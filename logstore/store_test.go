@@ -85,9 +85,9 @@ func (h *harness) kill() {
 	h.t.Helper()
 	s := h.s
 	s.compactor.cancel()
-	s.healer.stop()
+	s.healer.Stop()
 	s.compactor.wait()
-	s.healer.wait()
+	s.healer.Wait()
 	s.mover.stop()
 	s.mover.work.Wait()
 	close(s.janitor.stop)

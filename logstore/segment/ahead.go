@@ -17,8 +17,8 @@ import (
 // (FALLOC_FL_KEEP_SIZE): no reader and no recovery sees it.
 //
 // It is asked for under Partition.mu and made by one goroutine of the store, because it waits for the file system's journal. It
-// is a fourth of the segment at most, so what is idle or small holds little; a sealed segment and a clean stop give it back, and
-// a recovery what a crash has left.
+// is a fourth of the segment at most, so what is small holds little. Who does not grow any more, is sealed, or stops gives it back,
+// everybody on a full disk, and a recovery what a crash has left.
 
 // ahead is what the segments of a store share of it.
 type ahead struct {
@@ -61,6 +61,9 @@ func (e *Env) StopAhead() {
 // AheadBytes is how much is allocated behind the ends of segments, at most.
 func (e *Env) AheadBytes() int64 { return e.ahead.held.Load() }
 
+// AllocatesAhead says that the file system has not refused it yet.
+func (e *Env) AllocatesAhead() bool { return e.ahead.wanted != nil && !e.ahead.off.Load() }
+
 // AskAhead asks for space behind a segment that has grown to AheadAt, if it grows fast, and sets when to look again. It never
 // waits. Caller: Partition.mu.
 func (g *Segment) AskAhead(sizeBytes, nowMs int64) {
@@ -71,7 +74,7 @@ func (g *Segment) AskAhead(sizeBytes, nowMs int64) {
 	g.AheadAt = sizeBytes + limits.AllocateLeastBytes
 	a := &g.env.ahead
 	switch {
-	case a.wanted == nil || a.off.Load():
+	case !g.env.AllocatesAhead():
 		g.AheadAt = math.MaxInt64
 	case fast && bytes > 0 && g.Acquire():
 		select {
@@ -127,14 +130,35 @@ func (g *Segment) allocate(to int64) error {
 func (g *Segment) FreeAhead() error {
 	g.aheadMu.Lock()
 	defer g.aheadMu.Unlock()
+	if err := g.freeAhead(g.SizeBytes.Load()); err != nil {
+		return err
+	}
+	g.aheadDone = true
+	return nil
+}
+
+// GiveBackAhead does it for an active segment that has not grown since the last call, or in any case; it gets more when it
+// grows again. Caller: Partition.mu, without which an append could stand where the file is cut.
+func (g *Segment) GiveBackAhead(anyway bool) error {
 	size := g.SizeBytes.Load()
+	rests := size == g.restedAt
+	g.restedAt = size
+	if !rests && !anyway || !g.aheadMu.TryLock() { // it is getting more just now
+		return nil
+	}
+	defer g.aheadMu.Unlock()
+	g.AheadAt = min(g.AheadAt, size+limits.AllocateLeastBytes)
+	return g.freeAhead(size)
+}
+
+// freeAhead is called with aheadMu.
+func (g *Segment) freeAhead(size int64) error {
 	if g.allocatedTo > size {
 		if err := g.file.Load().Truncate(size); err != nil {
 			return err
 		}
 	}
 	g.forgetAhead()
-	g.aheadDone = true
 	return nil
 }
 

@@ -168,3 +168,48 @@ func TestNoSpaceAheadOnAFullDisk(t *testing.T) {
 		}
 	}
 }
+
+// TestGiveBackAhead: who has grown since the last call keeps it, who has not does not, and may have more later.
+func TestGiveBackAhead(t *testing.T) {
+	t.Parallel()
+	env, g, f := growing(t, sized{vfs.OS, 100 * gib, 50 * gib}, t.TempDir())
+	for i, step := range []struct {
+		size     int64
+		anyway   bool
+		wantHeld int64
+	}{
+		{8 * mib, false, 2 * mib},
+		{8 * mib, false, 0},
+		{9 * mib, false, 2 * mib},
+		{9 * mib, true, 0},
+	} {
+		if err := f.Truncate(step.size); err != nil {
+			t.Fatal(err)
+		}
+		g.SizeBytes.Store(step.size)
+		if step.size != g.restedAt {
+			if err := g.allocate(step.size + 2*mib); errors.Is(err, unix.EOPNOTSUPP) {
+				t.Skip("not on this file system:", err)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if step.anyway {
+			g.restedAt = -1 // it has grown
+		}
+		if err := g.GiveBackAhead(step.anyway); err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.Size()
+		allocated, allocatedErr := f.AllocatedBytes()
+		if err := errors.Join(err, allocatedErr); err != nil {
+			t.Fatal(err)
+		}
+		if held := env.AheadBytes(); held != step.wantHeld || allocated/mib != step.wantHeld/mib || got != step.size {
+			t.Errorf("step %d: %d counted, %d allocated, size %d; want %d and size %d", i, held, allocated, got, step.wantHeld, step.size)
+		}
+		if g.AheadAt > step.size+mib && step.wantHeld == 0 {
+			t.Errorf("step %d: looked at again at %d", i, g.AheadAt)
+		}
+	}
+}

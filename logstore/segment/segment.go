@@ -76,6 +76,7 @@ type Segment struct {
 
 	aheadFrom int64 // SizeBytes at the last AskAhead. Owner: Partition.mu
 	aheadMs   int64 // when that was; 0: never. Owner: Partition.mu
+	restedAt  int64 // SizeBytes at the last GiveBackAhead. Owner: Partition.mu
 
 	aheadMu     sync.Mutex // held while the file system allocates and frees: only for what lies behind the end. A leaf
 	allocatedTo int64      // end of what was allocated behind the end, 0: nothing was. Owner: aheadMu
@@ -85,7 +86,7 @@ type Segment struct {
 	reindexed  atomic.Bool // the index was made anew: its files hold nothing of it
 	unreadable atomic.Bool // a try to make it anew has failed
 
-	_ [16]byte // a multiple of 64: what an append touches begins with a cache line
+	_ [8]byte // a multiple of 64: what an append touches begins with a cache line
 }
 
 type openFile struct{ vfs.File }
