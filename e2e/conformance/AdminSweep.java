@@ -65,6 +65,7 @@ final class AdminSweep {
     private final Set<String> called = new TreeSet<>();
     /** What is printed in the place of a value that each broker has for itself. */
     private final Map<String, String> names = new TreeMap<>();
+    private boolean changed; // since the last barrier
 
     private AdminSweep(String bootstrap) {
         this.bootstrap = bootstrap;
@@ -122,10 +123,15 @@ final class AdminSweep {
         names.put(value, name);
     }
 
-    /** Prints what a call gives: its value, or the class of its error. */
+    /** Prints what a call gives: its value, or the class of its error. What it reads is as of all calls before. */
     void step(String what, Callable<?> call) {
         String outcome;
         try {
+            boolean reads = what.startsWith("describe") || what.startsWith("list");
+            if (reads && changed) {
+                barrier();
+            }
+            changed = !reads;
             Object value = call.call();
             outcome = text(value instanceof KafkaFuture<?> future ? future.get() : value);
         } catch (ExecutionException e) {
@@ -136,6 +142,22 @@ final class AdminSweep {
         outcome = OPERATIONS.matcher(outcome).replaceAll(found -> "authorizedOperations=" + new TreeSet<>(List.of(found.group(1).split(", "))));
         outcome = PARTITIONS.matcher(outcome).replaceAll(found -> "topicPartitions=" + new TreeSet<>(List.of(found.group(1).split(","))));
         System.out.println(what + ": " + named(outcome).replace('\n', ' '));
+    }
+
+    /**
+     * Waits until the broker shows what was changed. Apache Kafka's answers come when the controller has written it; the broker
+     * follows, in order, so that a change which it shows was made after all others.
+     */
+    private void barrier() throws Exception {
+        ConfigResource group = new ConfigResource(ConfigResource.Type.GROUP, "barrier");
+        String key = "consumer.session.timeout.ms";
+        String value = "46000";
+        for (AlterConfigOp.OpType change : List.of(AlterConfigOp.OpType.SET, AlterConfigOp.OpType.DELETE)) {
+            admin.incrementalAlterConfigs(Map.of(group, List.of(new AlterConfigOp(new ConfigEntry(key, value), change)))).all().get();
+            while (admin.describeConfigs(List.of(group)).all().get().get(group).get(key).value().equals(value) != (change == AlterConfigOp.OpType.SET)) {
+                Thread.sleep(5);
+            }
+        }
     }
 
     private String named(String text) {
