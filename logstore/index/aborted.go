@@ -38,8 +38,8 @@ func EncodeAbortedAll(all []AbortedTxn) []byte {
 	return b
 }
 
-// Begins says whether the transaction index, of which err says what is wrong, begins with its copy.
-func Begins(all []AbortedTxn, err error, copied []AbortedTxn) error {
+// begins says whether the transaction index, of which err says what is wrong, begins with its copy.
+func begins(all []AbortedTxn, err error, copied []AbortedTxn) error {
 	if err == nil && (len(all) < len(copied) || !slices.Equal(all[:len(copied)], copied)) {
 		err = fmt.Errorf("transaction index of %d entries does not begin with the %d of its copy", len(all), len(copied))
 	}

@@ -1,11 +1,13 @@
 package index
 
 import (
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 
-	"kaas/internal/limits"
 	"kaas/internal/vfs"
 )
 
@@ -80,19 +82,55 @@ func EncodeAbortedCopy(all []AbortedTxn) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// ReadAbortedCopy reads what a transaction index begins with; nil: the copy is not there, or not whole, so it says nothing.
-func ReadAbortedCopy(fsys vfs.FS, name string, base int64) []AbortedTxn {
-	b, err := vfs.ReadFile(fsys, name, limits.StoreFileBytes)
-	if err != nil || len(b) < 4 {
-		return nil
+// AbortedFiles is what both files of a transaction index say.
+type AbortedFiles struct {
+	All        []AbortedTxn // of the index; of a damaged one those before the damage
+	Damage     error        // why the index is wrong: by itself, or because it does not begin with its copy
+	CopyDamage error        // why the copy says nothing although it is there
+}
+
+// ReadAborted reads the transaction index of a segment that begins at base, and its copy. Either may be missing; an empty copyName:
+// that one is.
+func ReadAborted(fsys vfs.FS, name, copyName string, base int64) AbortedFiles {
+	var x AbortedFiles
+	b, err := vfs.ReadFile(fsys, name, 1<<31)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // none was written, or the copy tells
 	}
-	at := len(b) - 4
-	if binary.BigEndian.Uint32(b[at:]) != crc32.Checksum(b[:at], castagnoli) {
-		return nil
+	all, decodeErr := DecodeAborted(b, base)
+	x.All, x.Damage = all, cmp.Or(err, decodeErr)
+	if copyName == "" {
+		return x
 	}
-	all, err := DecodeAborted(b[:at], base)
+	copied, err := readAbortedCopy(fsys, copyName, base)
+	if x.CopyDamage = err; err == nil {
+		x.Damage = begins(x.All, x.Damage, copied)
+	}
+	return x
+}
+
+// Doubt is why the index can't be taken as it is, nil: it can. When the copy is damaged the index may be, too, and its format has
+// nothing that would tell.
+func (x *AbortedFiles) Doubt() error { return cmp.Or(x.Damage, x.CopyDamage) }
+
+// CopyHolds says whether a transaction index of these entries begins with its copy, which is there.
+func CopyHolds(all []AbortedTxn, fsys vfs.FS, name string, base int64) bool {
+	copied, err := readAbortedCopy(fsys, name, base)
+	return begins(all, err, copied) == nil
+}
+
+// readAbortedCopy reads what a transaction index begins with: nothing when there is no copy.
+func readAbortedCopy(fsys vfs.FS, name string, base int64) ([]AbortedTxn, error) {
+	b, err := vfs.ReadFile(fsys, name, 1<<31)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	return all
+	at := len(b) - 4 // one without entries is never written, and would be whole when cut to four zeroes
+	if at <= 0 || binary.BigEndian.Uint32(b[at:]) != crc32.Checksum(b[:at], castagnoli) {
+		return nil, fmt.Errorf("the copy of the transaction index, %s, is damaged", name)
+	}
+	return DecodeAborted(b[:at], base)
 }

@@ -1,8 +1,12 @@
 package recovery
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
@@ -101,3 +105,81 @@ func abortedIn(fsys vfs.FS, name string, base, sizeBytes, from, end int64, state
 		}
 	}
 }
+
+// readAborted reads what the segment's directory says of its aborted transactions.
+func (t *Task) readAborted(g *Segment) index.AbortedFiles {
+	copyName := ""
+	if g.hasTxnCopy {
+		copyName = g.path(layout.TxnCopySuffix)
+	}
+	return index.ReadAborted(t.FS, g.path(layout.TxnIndexSuffix), copyName, g.BaseOffset)
+}
+
+// mendAborted makes the transaction indexes anew that are damaged, or whose copy is, and that the replay had no reason to look at.
+// It has to be here and on the disk: of two files a reader knows by the other one that the first is damaged, until that is, too.
+// Kafka reads all of them at a start as well (LogSegment.sanityCheck).
+func (t *Task) mendAborted() error {
+	for _, g := range t.log.Segments {
+		if g.Aborted != nil {
+			continue
+		}
+		files := t.readAborted(g)
+		doubt := files.Doubt()
+		if doubt == nil {
+			continue // read again when somebody asks
+		}
+		name := g.path(layout.TxnIndexSuffix)
+		aborted, err := AbortedBefore(t.FS, t.Dir, g.BaseOffset, g.SizeBytes, math.MaxInt64)
+		if err != nil {
+			t.Logger.Warn("transaction index damaged, and the log can't tell: left as it is", "file", name, "reason", doubt, "error", err)
+			continue // what a reader is told is decided when there is one
+		}
+		g.Aborted = &aborted
+		if files.Damage != nil || !slices.Equal(files.All, aborted) {
+			err = vfs.WriteFileAtomic(t.FS, name, t.Dir, index.EncodeAbortedAll(aborted))
+			g.HasTxnIndex = g.HasTxnIndex || err == nil
+		}
+		if isFull(err) { // both files stay as they are, so that the next start knows
+			t.Logger.Warn("transaction index not made anew, at the next start", "file", name, "reason", doubt, "error", err)
+			continue
+		}
+		if err == nil {
+			err = t.writeCopy(g, aborted)
+		}
+		if err != nil {
+			return err
+		}
+		t.Logger.Warn("transaction index made anew from the log", "file", name, "reason", doubt)
+	}
+	return nil
+}
+
+// renewCopy writes the copy of a transaction index that does not begin so any more.
+func (t *Task) renewCopy(g *Segment, aborted []index.AbortedTxn) error {
+	if !g.hasTxnCopy || index.CopyHolds(aborted, t.FS, g.path(layout.TxnCopySuffix), g.BaseOffset) {
+		return nil
+	}
+	return t.writeCopy(g, aborted)
+}
+
+// writeCopy writes the copy of a transaction index, which stands in its file: a crash in between leaves two that differ. On a full
+// disk a copy stays that does not fit, and has the next start look into the log again.
+func (t *Task) writeCopy(g *Segment, aborted []index.AbortedTxn) error {
+	name := g.path(layout.TxnCopySuffix)
+	if len(aborted) == 0 {
+		if !g.hasTxnCopy {
+			return nil
+		}
+		g.hasTxnCopy = false
+		return t.FS.Remove(name)
+	}
+	err := vfs.WriteFileAtomic(t.FS, name, t.Dir, index.EncodeAbortedCopy(aborted))
+	if isFull(err) {
+		t.Logger.Warn("copy of the transaction index not written, at the next start", "file", name, "error", err)
+		return nil
+	}
+	g.hasTxnCopy = g.hasTxnCopy || err == nil
+	return err
+}
+
+func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

@@ -165,6 +165,9 @@ func (t *Task) run() error {
 	if err := t.replay(); err != nil {
 		return err
 	}
+	if err := t.mendAborted(); err != nil {
+		return err
+	}
 	if err := t.settle(); err != nil || t.kept == nil {
 		return err
 	}

@@ -3,11 +3,8 @@ package recovery
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"sort"
-
-	"golang.org/x/sys/unix"
 
 	"kaas/codec/batch"
 	"kaas/internal/limits"
@@ -142,13 +139,13 @@ func (t *Task) replaySegment(g *Segment, from int64) error {
 		}
 	}
 	g.Aborted = &aborted
-	if err := t.checkCopy(g, aborted); err != nil {
-		return err
+	// In place the file is written again: its last sync may have failed.
+	if !slices.Equal(aborted, before) || t.Durable >= 0 && len(aborted) > 0 {
+		if err := t.rewriteAborted(g, before, aborted); err != nil {
+			return err
+		}
 	}
-	if slices.Equal(aborted, before) && (t.Durable < 0 || len(aborted) == 0) {
-		return nil // in place the file is written again: its last sync may have failed
-	}
-	return t.rewriteAborted(g, before, aborted)
+	return t.renewCopy(g, aborted)
 }
 
 // replayBatch applies one batch of a producer. v is only its header.
@@ -182,51 +179,26 @@ func applyBatch(states *producer.States, f vfs.File, v batch.View, at producer.P
 // damaged file nothing is believed: what a crash tore was written after the last sync, but a damage of another kind may stand
 // before it. The log tells what was in it.
 func (t *Task) keptAborted(g *Segment, from int64) (aborted, before []index.AbortedTxn, err error) {
-	name := g.path(layout.TxnIndexSuffix)
-	b, err := vfs.ReadFile(t.FS, name, 1<<31)
-	if errors.Is(err, fs.ErrNotExist) && !g.hasTxnCopy {
-		return nil, nil, nil
+	files := t.readAborted(g)
+	if doubt := files.Doubt(); doubt == nil {
+		before = files.All
+	} else {
+		t.Logger.Warn("transaction index made anew from the log", "file", g.path(layout.TxnIndexSuffix), "reason", doubt)
+		before = []index.AbortedTxn{{ProducerID: -1}} // equal to nothing
+		if g.BaseOffset >= from {
+			return nil, before, nil
+		}
+		if aborted, err = AbortedBefore(t.FS, t.Dir, g.BaseOffset, g.SizeBytes, from); err == nil || files.Damage != nil {
+			return aborted, before, err
+		}
+		t.Logger.Warn("transaction index taken as it is, the log can't tell", "file", g.path(layout.TxnIndexSuffix), "error", err)
 	}
-	if err == nil {
-		before, err = index.DecodeAborted(b, g.BaseOffset)
-	}
-	if g.hasTxnCopy {
-		err = index.Begins(before, err, index.ReadAbortedCopy(t.FS, g.path(layout.TxnCopySuffix), g.BaseOffset))
-	}
-	for _, a := range before {
+	for _, a := range files.All {
 		if a.LastOffset < from {
 			aborted = append(aborted, a)
 		}
 	}
-	if err != nil {
-		t.Logger.Warn("transaction index rebuilt", "file", name, "reason", err)
-		before = []index.AbortedTxn{{ProducerID: -1}} // equal to nothing
-		aborted = nil
-		if g.BaseOffset < from {
-			if aborted, err = AbortedBefore(t.FS, t.Dir, g.BaseOffset, g.SizeBytes, from); err != nil {
-				return nil, nil, err
-			}
-		}
-	}
 	return aborted, before, nil
-}
-
-// checkCopy removes the copy of a transaction index that does not begin so any more, and has that of a sealed segment written
-// again.
-func (t *Task) checkCopy(g *Segment, aborted []index.AbortedTxn) error {
-	if !g.hasTxnCopy {
-		return nil
-	}
-	name := g.path(layout.TxnCopySuffix)
-	copied := index.ReadAbortedCopy(t.FS, name, g.BaseOffset)
-	if copied != nil && index.Begins(aborted, nil, copied) == nil {
-		return nil
-	}
-	g.hasTxnCopy = false
-	if g.Sealed && !slices.ContainsFunc(t.log.Seals, func(s Seal) bool { return s.Segment == g }) {
-		t.log.Seals = append(t.log.Seals, Seal{Segment: g})
-	}
-	return t.FS.Remove(name)
 }
 
 // rewriteAborted replaces the file. On a full disk it keeps of it what is right, and the log serves what is in memory: the
@@ -238,7 +210,7 @@ func (t *Task) rewriteAborted(g *Segment, before, aborted []index.AbortedTxn) er
 		g.HasTxnIndex = true
 		return nil
 	}
-	if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+	if !isFull(err) {
 		return err
 	}
 	right := 0

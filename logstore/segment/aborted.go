@@ -1,9 +1,7 @@
 package segment
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 
 	"kaas/internal/vfs"
@@ -29,19 +27,20 @@ func (g *Segment) AbortedTxns() ([]index.AbortedTxn, error) {
 	if a := g.aborted.Load(); a != nil {
 		return *a, nil
 	}
-	b, err := vfs.ReadFile(g.env.fs, g.Path(layout.TxnIndexSuffix), 1<<31)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // none was written, or the copy tells
-	}
-	a, decodeErr := index.DecodeAborted(b, g.BaseOffset)
-	if err == nil {
-		err = decodeErr
-	}
-	if err = index.Begins(a, err, index.ReadAbortedCopy(g.env.fs, g.Path(layout.TxnCopySuffix), g.BaseOffset)); err != nil {
+	name := g.Path(layout.TxnIndexSuffix)
+	files := index.ReadAborted(g.env.fs, name, g.Path(layout.TxnCopySuffix), g.BaseOffset)
+	a := files.All
+	if doubt := files.Doubt(); doubt != nil {
 		// Nothing is written here: the segment's directory may be another one's by now. The next start does it.
-		g.env.logger.Warn("transaction index rebuilt", "file", g.Path(layout.TxnIndexSuffix), "reason", err)
-		if a, err = recovery.AbortedBefore(g.env.fs, g.dir, g.BaseOffset, g.SizeBytes.Load(), math.MaxInt64); err != nil {
-			return nil, fmt.Errorf("%s can't be made anew: %w", g.Path(layout.TxnIndexSuffix), err)
+		g.env.logger.Warn("transaction index taken from the log", "file", name, "reason", doubt)
+		told, err := recovery.AbortedBefore(g.env.fs, g.dir, g.BaseOffset, g.SizeBytes.Load(), math.MaxInt64)
+		switch {
+		case err == nil:
+			a = told
+		case files.Damage != nil:
+			return nil, fmt.Errorf("%s can't be made anew: %w", name, err)
+		default: // only the copy is damaged for sure
+			g.env.logger.Warn("transaction index taken as it is, the log can't tell", "file", name, "error", err)
 		}
 	}
 	g.aborted.Store(&a)
