@@ -192,6 +192,8 @@ func (p *Partition) writeOutLocked() error {
 		if alive { // once the snapshot stands, no recovery makes these entries again
 			if err = seal.segment.SyncTxnIndex(); err != nil {
 				p.fail(err) // a second sync would succeed without having written them
+			} else {
+				err = seal.segment.WriteAbortedCopy() // nor would they be missed
 			}
 		}
 		if err == nil && seal.snapshot != nil { // also when the segment is gone: it tells of what was in it

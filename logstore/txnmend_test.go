@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -268,6 +270,44 @@ func (a *aborts) failAt(m *vfs.Mem, step int) (states []*vfs.Mem) {
 		a.t.Fatal(err)
 	}
 	return states
+}
+
+// TestTransactionIndexCopiedBeforeTheSnapshot: behind a snapshot no recovery makes the entries before it anew, so by then their copy
+// has to tell when the index is lost.
+func TestTransactionIndexCopiedBeforeTheSnapshot(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var order []string // what got its name; owner: mu
+	fsys := &vfs.Faulty{FS: vfs.NewMem(), Before: func(op vfs.Op) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if name := strings.TrimSuffix(filepath.Base(op.Name), layout.TemporarySuffix); op.Kind == vfs.OpRename && strings.HasPrefix(name, "0") {
+			order = append(order, name)
+		}
+		return nil
+	}}
+	h := start(t, func(o *Options) { o.Dirs, o.FS, o.Cleaner = []string{"/data"}, fsys, byHand })
+	p := h.partition("a", func(c *Config) { c.SegmentBytes = 250 })
+	for i := range int32(6) {
+		put(t, p, produced(1, 0, i, true, "x"))
+		endTxn(t, p, 1, 0, false)
+	}
+	if err := p.writeOut(); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	all := p.segments.Load().all
+	for i, g := range all[:len(all)-1] {
+		copied := slices.Index(order, fmt.Sprintf("%020d%s", g.BaseOffset, layout.TxnCopySuffix))
+		snapshot := slices.Index(order, fmt.Sprintf("%020d%s", all[i+1].BaseOffset, layout.SnapshotSuffix))
+		if copied < 0 || snapshot < copied {
+			t.Errorf("segment %d: copy %d, snapshot behind it %d of %v", g.BaseOffset, copied, snapshot, order)
+		}
+	}
+	if len(all) < 3 {
+		t.Errorf("%d segments", len(all))
+	}
 }
 
 // TestBothTransactionIndexFilesLost: Kafka takes a transaction index that is missing for one without entries, and so it is here:

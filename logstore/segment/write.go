@@ -11,9 +11,6 @@ import (
 
 // WriteSealed writes the indexes of a sealed segment and lets go of their memory and of space ahead. The caller holds a reference.
 func (g *Segment) WriteSealed() error {
-	if err := g.WriteAbortedCopy(); err != nil {
-		return err
-	}
 	m := g.mem.Load()
 	if m == nil {
 		return nil
