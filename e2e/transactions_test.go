@@ -164,6 +164,10 @@ func copyInTransactions(ctx context.Context, address, id string, copied *atomic.
 				}
 			})
 		})
+		// Whether all were written is known after the flush; End flushes too, but has been told by then what to try.
+		if err := session.Client().Flush(ctx); err != nil {
+			return fmt.Errorf("%s: flush: %w", id, err)
+		}
 		committed, err := session.End(ctx, kgo.TransactionEndTry(!failed.Load()))
 		if ctx.Err() != nil {
 			return nil
@@ -195,7 +199,7 @@ func readCommitted(t *testing.T, b *broker, topic string, numbers int) map[uint6
 	}
 	for vain := 0; len(seen) < numbers; vain++ { // counted, not timed: the machine may have stood still
 		if vain == 90 {
-			t.Fatalf("%d of %d numbers are committed", len(seen), numbers)
+			t.Fatalf("%d of %d numbers are committed; %s", len(seen), numbers, openTransactions(t, b.admin(t)))
 		}
 		if read(time.Second) > 0 {
 			vain = 0
