@@ -114,10 +114,19 @@ func TestSpaceAheadOfALog(t *testing.T) {
 // more, and what they hold is whole.
 func TestFullDiskGetsSpaceAheadBack(t *testing.T) {
 	t.Parallel()
+	for _, reason := range []error{unix.ENOSPC, unix.EDQUOT} {
+		t.Run(reason.Error(), func(t *testing.T) {
+			t.Parallel()
+			fullDiskGetsSpaceAheadBack(t, reason)
+		})
+	}
+}
+
+func fullDiskGetsSpaceAheadBack(t *testing.T, reason error) {
 	var full atomic.Bool
 	fsys := &vfs.Faulty{FS: roomy{vfs.OS}, Before: func(op vfs.Op) error {
 		if full.Load() && op.Kind == vfs.OpWrite && strings.Contains(op.Name, "slow-0") && strings.HasSuffix(op.Name, ".log") {
-			return unix.ENOSPC
+			return reason
 		}
 		return nil
 	}}
@@ -142,7 +151,7 @@ func TestFullDiskGetsSpaceAheadBack(t *testing.T) {
 	})
 	full.Store(true)
 	eventually(t, func() error { // a wish of before may be granted after the first
-		if _, err := slow.Append(records("b"), AppendOptions{}); !errors.Is(err, ErrStorage) || !errors.Is(err, unix.ENOSPC) {
+		if _, err := slow.Append(records("b"), AppendOptions{}); !errors.Is(err, ErrStorage) || !errors.Is(err, reason) {
 			t.Fatalf("append on a full disk: %v", err)
 		}
 		if n := h.s.segments.AheadBytes(); n != 0 {

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"kaas/codec/batch"
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
@@ -49,7 +47,7 @@ func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error
 	if err != nil || result.Duplicate {
 		p.mu.Unlock()
 		if err != nil {
-			if errors.Is(err, unix.ENOSPC) {
+			if vfs.IsFull(err) {
 				p.store.janitor.full()
 			}
 			err = p.wrap(err)
@@ -270,7 +268,7 @@ func (p *Partition) appended(g *segment.Segment, records []byte, info *validate.
 	g.SizeBytes.Store(at)
 	p.end.store(position{offset, g.BaseOffset, at})
 	if at >= g.AheadAt {
-		g.AskAhead(at, nowMs)
+		g.AskAhead(at, p.store.upMs())
 	}
 }
 

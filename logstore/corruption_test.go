@@ -9,8 +9,11 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
@@ -307,5 +310,59 @@ func TestLyingCountsAreHarmless(t *testing.T) {
 			check()
 		}
 		h.stop()
+	}
+}
+
+// unreadable is a file system whose logs can't be read for a while.
+type unreadable struct {
+	vfs.FS
+	now *atomic.Bool
+}
+
+type unreadableFile struct {
+	vfs.File
+	now *atomic.Bool
+}
+
+func (u unreadable) OpenFile(name string, flag vfs.Flag) (vfs.File, error) {
+	f, err := u.FS.OpenFile(name, flag)
+	if err != nil || !strings.HasSuffix(name, ".log") {
+		return f, err
+	}
+	return unreadableFile{f, u.now}, nil
+}
+
+func (f unreadableFile) ReadAt(p []byte, off int64) (int, error) {
+	if f.now.Load() {
+		return 0, unix.EIO
+	}
+	return f.File.ReadAt(p, off)
+}
+
+// TestUnreadableLogIsNoWrongIndex: a disk that does not answer says nothing of an index, which stays and is used afterwards.
+func TestUnreadableLogIsNoWrongIndex(t *testing.T) {
+	t.Parallel()
+	var now atomic.Bool
+	h := start(t, func(o *Options) { o.FS = unreadable{vfs.OS, &now} })
+	p := h.partition("t", func(c *Config) { c.SegmentBytes, c.IndexIntervalBytes = 1000, 100 })
+	for i := range 30 {
+		put(t, p, records(fmt.Sprint(i)))
+	}
+	g := p.segments.Load().all[0]
+	last := g.EndOffset.Load() - 1
+	want, err := g.Locate(last)
+	if err != nil || want == 0 {
+		t.Fatalf("position %d, %v: the test proves nothing", want, err)
+	}
+	now.Store(true)
+	if at, err := g.Locate(last); !errors.Is(err, unix.EIO) {
+		t.Errorf("position %d, %v on a disk that can't be read", at, err)
+	}
+	now.Store(false)
+	if at, err := g.Locate(last); at != want || err != nil {
+		t.Errorf("position %d, %v afterwards, want %d", at, err, want)
+	}
+	if strings.Contains(h.logs.String(), "index rebuilt") {
+		t.Errorf("the index was made anew:\n%s", h.logs)
 	}
 }

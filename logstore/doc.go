@@ -12,7 +12,7 @@
 // A Store owns them all: the cleaner threads (log.cleaner.threads), one for each partition that a failing disk took down, one
 // for each that is being moved to another directory, one committer (group
 // commit) with a goroutine for each log directory and a bounded set of flush workers, at most one for each directory that makes its
-// journal or writes back what it holds, one background janitor
+// journal or writes back what it holds, one that allocates space behind segments that grow fast (segment.Env.StartAhead), one background janitor
 // (retention, index write-out, checkpoints, deletion of files) and, during Open only, the recovery workers. Append,
 // Read and WhenCommitted run on the caller's goroutine and start none.
 //

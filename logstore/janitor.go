@@ -268,10 +268,10 @@ func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
 	}
 	point = p.synced.Load()
 	g := p.segments.Load().active()
-	m := g.Writable()
 	if g.Rewrite() {
 		g.WrittenOffsets, g.WrittenTimes = 0, 0
 	}
+	m := g.Writable() // after Rewrite: an index that was made anew is there before it says so
 	fromOffsets, fromTimes := g.WrittenOffsets, g.WrittenTimes
 	var epochs []byte
 	if p.epochs.Dirty {

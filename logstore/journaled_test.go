@@ -315,18 +315,7 @@ func TestJournalIsRemoved(t *testing.T) {
 				if n == 1 && half == 0 && p.synced.Load() < 2 {
 					t.Error("acknowledged by a block in a file without a name, and the log is not synced")
 				}
-				clone, err := m.Clone(nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				s, err := Open(t.Context(), Options{Dirs: []string{"/data"}, FS: clone, Cleaner: byHand})
-				if err != nil {
-					t.Fatal(err)
-				}
-				expect(t, s.Get("t", 0), want...)
-				if err := errors.Join(s.Close(t.Context()), clone.Close()); err != nil {
-					t.Fatal(err)
-				}
+				expectOfSynced(t, m, "t", want...)
 				awaitWriteBack(t, j)
 				j.mu.Lock()
 				done := j.state == journalReady && j.journal.ID() != id
@@ -360,4 +349,21 @@ func awaitWriteBack(t testing.TB, j *commitJournal) {
 		}
 		return nil
 	})
+}
+
+// expectOfSynced is expect of a partition 0 after a power failure in which nothing survives that was not synced.
+func expectOfSynced(t *testing.T, m *vfs.Mem, topic string, want ...string) {
+	t.Helper()
+	clone, err := m.Clone(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), Options{Dirs: []string{"/data"}, FS: clone, Cleaner: byHand})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, s.Get(topic, 0), want...)
+	if err := errors.Join(s.Close(t.Context()), clone.Close()); err != nil {
+		t.Fatal(err)
+	}
 }

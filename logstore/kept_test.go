@@ -137,18 +137,7 @@ func TestHalfIsNotReusedWhileItIsNeeded(t *testing.T) {
 	if err := bad.Err(); !errors.Is(err, ErrStorage) {
 		t.Fatalf("nothing was written back: %v", err)
 	}
-	clone, err := m.Clone(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := Open(t.Context(), Options{Dirs: []string{"/data"}, FS: clone, Cleaner: byHand})
-	if err != nil {
-		t.Fatal(err)
-	}
-	expect(t, s.Get("bad", 0), want...)
-	if err := errors.Join(s.Close(t.Context()), clone.Close()); err != nil {
-		t.Fatal(err)
-	}
+	expectOfSynced(t, m, "bad", want...)
 	failing.Store(false)
 	eventually(t, bad.Err)
 	expect(t, bad, want...)

@@ -6,8 +6,7 @@ import (
 	"io/fs"
 	"math"
 
-	"golang.org/x/sys/unix"
-
+	"kaas/internal/vfs"
 	"kaas/logstore/layout"
 	"kaas/logstore/segment"
 )
@@ -151,7 +150,7 @@ func (p *Partition) startAt(before int64) error {
 		return p.store.writeCheckpoints(p.logDir(), starts)
 	}
 	err := write()
-	if !errors.Is(err, unix.ENOSPC) {
+	if !vfs.IsFull(err) {
 		return err
 	}
 	p.mu.Lock()

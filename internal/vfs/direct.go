@@ -21,6 +21,9 @@ func directly(p []byte, off int64) bool {
 	return (uintptr(unsafe.Pointer(unsafe.SliceData(p)))|uintptr(len(p))|uintptr(off))&(DirectAlignment-1) == 0
 }
 
+// IsFull says that there is no space left, on the file system or in its owner's quota.
+func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
 // Refused says that a file system does not take what it was asked to do Direct; nothing was written.
 func Refused(err error) bool { return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) }
 

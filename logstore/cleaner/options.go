@@ -3,7 +3,6 @@ package cleaner
 import (
 	"errors"
 
-	"kaas/codec/batch"
 	"kaas/logstore/logfile"
 )
 
@@ -39,10 +38,5 @@ func (o *Options) SetDefaults() {
 
 // Unreadable errors come back however often a log is read.
 func Unreadable(err error) bool {
-	for _, e := range []error{batch.ErrCorrupt, batch.ErrShort, batch.ErrTooLarge, batch.ErrCompression, logfile.ErrTorn, ErrTooLarge} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	return opaque(err) || errors.Is(err, logfile.ErrTorn) || errors.Is(err, ErrTooLarge)
 }

@@ -1,14 +1,10 @@
 package recovery
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
-	"kaas/internal/limits"
 	"kaas/internal/vfs"
 	"kaas/logstore/index"
 	"kaas/logstore/layout"
@@ -35,11 +31,7 @@ func AbortedBefore(fsys vfs.FS, dir string, base, sizeBytes, end int64) ([]index
 		if at > base || at < logs[0] {
 			continue
 		}
-		b, err := vfs.ReadFile(fsys, layout.SegmentFile(dir, at, layout.SnapshotSuffix), limits.StoreFileBytes)
-		if err != nil {
-			continue
-		}
-		if s, err := producer.Decode(b); err == nil {
+		if s, err := decodeSnapshot(fsys, dir, at); err == nil {
 			states, from = s, at
 			break
 		}
@@ -139,7 +131,7 @@ func (t *Task) mendAborted() error {
 			err = vfs.WriteFileAtomic(t.FS, name, t.Dir, index.EncodeAbortedAll(aborted))
 			g.HasTxnIndex = g.HasTxnIndex || err == nil
 		}
-		if isFull(err) { // both files stay as they are, so that the next start knows
+		if vfs.IsFull(err) { // both files stay as they are, so that the next start knows
 			t.Logger.Warn("transaction index not made anew, at the next start", "file", name, "reason", doubt, "error", err)
 			continue
 		}
@@ -174,12 +166,10 @@ func (t *Task) writeCopy(g *Segment, aborted []index.AbortedTxn) error {
 		return t.FS.Remove(name)
 	}
 	err := vfs.WriteFileAtomic(t.FS, name, t.Dir, index.EncodeAbortedCopy(aborted))
-	if isFull(err) {
+	if vfs.IsFull(err) {
 		t.Logger.Warn("copy of the transaction index not written, at the next start", "file", name, "error", err)
 		return nil
 	}
 	g.hasTxnCopy = g.hasTxnCopy || err == nil
 	return err
 }
-
-func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

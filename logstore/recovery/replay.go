@@ -57,7 +57,7 @@ func (t *Task) readSnapshot(offset int64) (*producer.States, int64) {
 			t.remove = append(t.remove, name)
 			continue
 		}
-		s, err := t.decodeSnapshot(at)
+		s, err := decodeSnapshot(t.FS, t.Dir, at)
 		if err == nil {
 			return s, at
 		}
@@ -66,8 +66,8 @@ func (t *Task) readSnapshot(offset int64) (*producer.States, int64) {
 	return producer.New(), -1
 }
 
-func (t *Task) decodeSnapshot(at int64) (*producer.States, error) {
-	b, err := vfs.ReadFile(t.FS, layout.SegmentFile(t.Dir, at, layout.SnapshotSuffix), limits.StoreFileBytes)
+func decodeSnapshot(fsys vfs.FS, dir string, at int64) (*producer.States, error) {
+	b, err := vfs.ReadFile(fsys, layout.SegmentFile(dir, at, layout.SnapshotSuffix), limits.StoreFileBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (t *Task) rewriteAborted(g *Segment, before, aborted []index.AbortedTxn) er
 		g.HasTxnIndex = true
 		return nil
 	}
-	if !isFull(err) {
+	if !vfs.IsFull(err) {
 		return err
 	}
 	right := 0

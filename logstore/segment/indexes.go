@@ -95,7 +95,7 @@ func (g *Segment) reindex(reason error) error {
 	g.env.logger.Warn("index rebuilt", "file", g.Path(layout.IndexSuffix), "reason", reason)
 	m, err := g.rebuildIndex()
 	if err != nil {
-		g.unreadable.Store(true)
+		g.unreadable.Store(errors.Is(err, logfile.ErrTorn))
 		return err
 	}
 	g.mem.Store(m)
@@ -242,8 +242,8 @@ func (g *Segment) Locate(offset int64) (int64, error) {
 		return 0, err
 	}
 	wrong := logfile.NamesBatch(f, g.BaseOffset, g.SizeBytes.Load(), at, offset)
-	if wrong == nil {
-		return at, nil
+	if !errors.Is(wrong, logfile.ErrTorn) {
+		return at, wrong // nil, or the disk does not answer: that says nothing of the index
 	}
 	if err := g.reindex(wrong); err != nil {
 		return 0, err

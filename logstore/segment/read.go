@@ -110,17 +110,19 @@ func (g *Segment) Read(offset, limitBase, limitAt int64, maxBytes int, minOneBat
 		return none, logfile.ErrWouldBlock // not even a question: it may make the system read ahead, and wait for that
 	}
 	if !ok {
-		if now := g.env.clock().UnixMilli(); now-g.lookedUpMs.Load() > limits.ColdReaderMs/2 {
-			if noWait {
-				return none, logfile.ErrWouldBlock // the index may have to be opened, or was evicted
-			}
-			g.lookedUpMs.Store(now)
-			if g.aborted.Load() == nil {
-				_, _ = g.AbortedTxns() // so that no event loop reads it; an error is told to who asks
-			}
+		now := g.env.clock().UnixMilli()
+		due := now-g.lookedUpMs.Load() > limits.ColdReaderMs/2
+		if due && noWait {
+			return none, logfile.ErrWouldBlock // the index may have to be opened, or was evicted
+		}
+		if due && g.aborted.Load() == nil {
+			_, _ = g.AbortedTxns() // so that no event loop reads it; an error is told to who asks
 		}
 		if at, err = g.PositionBefore(offset); err != nil {
 			return none, headerError(g, at, err)
+		}
+		if due { // not before: an event loop that believed it would wait for the same locks
+			g.lookedUpMs.Store(now)
 		}
 	}
 	if !noWait && (cold || !ok) && at < end && !logfile.Resident(fd, at, int(min(end-at, int64(maxBytes))), nil) {

@@ -255,7 +255,7 @@ func (k *Known) Home() string { return k.home }
 // Resources is the directory of the resource store.
 func (k *Known) Resources() string { return filepath.Join(k.home, layout.ResourcesName) }
 
-// Unused says that an element of log.dirs is not used because a known directory is missing there.
+// Unused says that an element of log.dirs is not used, because a known directory is missing there or it can't be used.
 func (k *Known) Unused(path string) bool { return k.unused[path] }
 
 // Complete says that no directory is missing.
@@ -299,13 +299,13 @@ func (k *Known) MayCreate(key checkpoint.Key, topicID [16]byte) error {
 		return nil
 	}
 	k.waiting[key] = true
-	return fmt.Errorf("it waits for the log directory %s, which is missing", k.names())
+	return fmt.Errorf("it waits for the log directory %s, which is missing", k.names(k.missing))
 }
 
 // names are the missing directories. Caller: mu.
-func (k *Known) names() string {
+func (k *Known) names(dirs []knownDir) string {
 	var names []string
-	for _, d := range k.missing {
+	for _, d := range dirs {
 		names = append(names, k.describe(d))
 	}
 	return strings.Join(names, " or ")
@@ -325,7 +325,7 @@ func (k *Known) Waiting() (why string, partitions int) {
 	if len(k.waiting) == 0 {
 		return "", 0
 	}
-	return fmt.Sprintf("log directory %s is missing and %d partitions of %s wait for it: %s", k.names(), len(k.waiting), k.topics(), k.advice()), len(k.waiting)
+	return fmt.Sprintf("log directory %s is missing and %d partitions of %s wait for it: %s", k.names(k.missing), len(k.waiting), k.topics(), k.advice()), len(k.waiting)
 }
 
 // topics are the names of some that wait. Caller: mu.
@@ -351,14 +351,20 @@ func (k *Known) topics() string {
 func (k *Known) AllAsked() error {
 	k.mu.Lock()
 	gone := func(e knownDir) bool { return slices.Contains(k.missing, e) && k.failed[e.path] == nil }
-	missing, left := slices.ContainsFunc(k.missing, gone), slices.DeleteFunc(slices.Clone(k.entries), gone)
+	var forgotten []knownDir
+	for _, d := range k.missing {
+		if gone(d) {
+			forgotten = append(forgotten, d)
+		}
+	}
+	left := slices.DeleteFunc(slices.Clone(k.entries), gone)
 	if n := len(k.waiting); n > 0 {
 		defer k.mu.Unlock()
-		k.logger.Error("partitions are offline, because a log directory is missing", "dirs", k.names(), "partitions", n, "topics", k.topics(), "do", k.advice())
+		k.logger.Error("partitions are offline, because a log directory is missing", "dirs", k.names(k.missing), "partitions", n, "topics", k.topics(), "do", k.advice())
 		return nil
 	}
 	k.mu.Unlock()
-	if !missing {
+	if len(forgotten) == 0 {
 		return nil
 	}
 	if err := k.write(left); err != nil { // not under mu: /readyz does not wait for a disk
@@ -366,7 +372,7 @@ func (k *Known) AllAsked() error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.logger.Info("a log directory is missing and no partition was in it: it is forgotten", "dirs", k.names())
+	k.logger.Info("a log directory is missing and no partition was in it: it is forgotten", "dirs", k.names(forgotten))
 	k.entries, k.missing = left, slices.DeleteFunc(k.missing, gone)
 	return nil
 }

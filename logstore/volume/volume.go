@@ -177,11 +177,14 @@ func (d *Dir) ReadState() (st State, err error) {
 
 // Tell puts into a recovery what is known of its partition.
 func (st *State) Tell(key checkpoint.Key, t *recovery.Task) {
-	for into, m := range map[*int64]map[checkpoint.Key][]int64{&t.Point: st.RecoveryPoints, &t.LogStart: st.LogStarts, &t.CleanedTo: st.CleanedTo} {
-		if v := m[key]; v != nil {
+	set := func(into *int64, v []int64) {
+		if v != nil {
 			*into = v[0]
 		}
 	}
+	set(&t.Point, st.RecoveryPoints[key])
+	set(&t.LogStart, st.LogStarts[key])
+	set(&t.CleanedTo, st.CleanedTo[key])
 	e := st.Ends[key]
 	if e == nil {
 		return
