@@ -238,7 +238,7 @@ func (o *fetchOperation) resolve() {
 		}
 		return
 	}
-	allowedTopic := ""
+	asked, may := "", true // of the topic before: partitions of one come together
 	for i := range o.partitions {
 		p := &o.partitions[i]
 		if p.state == nil || p.state.removed.Load() {
@@ -263,14 +263,12 @@ func (o *fetchOperation) resolve() {
 		default:
 			name = string(p.topicName)
 		}
-		if name == allowedTopic {
-			continue
+		if name != asked {
+			asked, may = name, b.allowed(o.request, auth.OperationRead, auth.ResourceTopic, name)
 		}
-		if !b.allowed(o.request, auth.OperationRead, auth.ResourceTopic, name) {
+		if !may {
 			p.refuse(kerr.TopicAuthorizationFailed)
-			continue
 		}
-		allowedTopic = name
 	}
 }
 

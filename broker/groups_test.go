@@ -2,12 +2,14 @@ package broker
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"kaas/auth"
 	"kaas/codec"
 	"kaas/internal/bufpool"
 	"kaas/meta"
@@ -263,6 +265,68 @@ func TestTopicsWithoutPartitions(t *testing.T) {
 	del.Group, del.Topics = "g", []kmsg.OffsetDeleteRequestTopic{{Topic: "t"}, {Topic: "nowhere"}}
 	if got := call[*kmsg.OffsetDeleteResponse](t, b, testSession(), del); got.ErrorCode != 0 || len(got.Topics) != 1 || got.Topics[0].Topic != "nowhere" {
 		t.Errorf("OffsetDelete: %+v", got)
+	}
+}
+
+// told counts what it denies.
+type told struct {
+	deny
+	denials []auth.Denial
+}
+
+func (a *told) Denied(d auth.Denial) { a.denials = append(a.denials, d) }
+
+// A topic that is denied is one question, and is told once, however many of its partitions a request names.
+func TestDeniedTopicIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	b := newGroupBroker(t)
+	if code := commitCode(t, b, commitRequest(b, 8, "g", "t", 0, 5)); code != 0 { // the group is there
+		t.Fatal(code)
+	}
+	a := &told{deny: deny{"READ TOPIC t": true}}
+	b.Authorizer = a
+	commit := commitRequest(b, 8, "g", "t", 0, 5)
+	commit.Topics[0].Partitions = append(commit.Topics[0].Partitions, commit.Topics[0].Partitions[0])
+	txn := kmsg.NewPtrTxnOffsetCommitRequest()
+	txn.Version, txn.TransactionalID, txn.Group = 3, "id", "g"
+	txn.Topics = []kmsg.TxnOffsetCommitRequestTopic{{Topic: "t", Partitions: make([]kmsg.TxnOffsetCommitRequestTopicPartition, 2)}}
+	del := kmsg.NewPtrOffsetDeleteRequest()
+	del.Group, del.Topics = "g", []kmsg.OffsetDeleteRequestTopic{{Topic: "t", Partitions: make([]kmsg.OffsetDeleteRequestTopicPartition, 2)}}
+	fetch := versioned(kmsg.NewPtrFetchRequest(), 11)
+	fetch.Topics = []kmsg.FetchRequestTopic{{Topic: "t"}}
+	for i := range int32(3) {
+		p := kmsg.NewFetchRequestTopicPartition()
+		p.Partition, p.PartitionMaxBytes = i, 1000
+		fetch.Topics[0].Partitions = append(fetch.Topics[0].Partitions, p)
+	}
+	for _, request := range []kmsg.Request{commit, txn, del, fetch} {
+		a.denials = nil
+		var codes []int16
+		switch got := call[kmsg.Response](t, b, &testConnection().Session, request).(type) {
+		case *kmsg.OffsetCommitResponse:
+			for _, p := range got.Topics[0].Partitions {
+				codes = append(codes, p.ErrorCode)
+			}
+		case *kmsg.TxnOffsetCommitResponse:
+			for _, p := range got.Topics[0].Partitions {
+				codes = append(codes, p.ErrorCode)
+			}
+		case *kmsg.OffsetDeleteResponse:
+			for _, p := range got.Topics[0].Partitions {
+				codes = append(codes, p.ErrorCode)
+			}
+		case *kmsg.FetchResponse:
+			for _, p := range got.Topics[0].Partitions {
+				codes = append(codes, p.ErrorCode)
+			}
+		}
+		name := kmsg.NameForKey(request.Key())
+		if len(codes) < 2 || slices.ContainsFunc(codes, func(code int16) bool { return code != kerr.TopicAuthorizationFailed.Code }) {
+			t.Errorf("%s: %v", name, codes)
+		}
+		if len(a.denials) != 1 {
+			t.Errorf("%s: told %d times", name, len(a.denials))
+		}
 	}
 }
 

@@ -30,8 +30,8 @@ type core struct {
 	emittedBytes int           // in this turn
 	producers    producerEpochs
 	failure      error // of an append in the middle of a turn
-	// offload runs work elsewhere and then done in a turn of this incarnation; nil: both at
-	// once. Set before the first turn.
+	// offload runs work elsewhere and then done in a turn of this incarnation. Set before
+	// the first turn.
 	offload func(work func(), done func(t *Turn))
 	now     Turn // what turn returns
 }
@@ -42,8 +42,8 @@ type parkedReply struct {
 	reply func(err error)
 }
 
-// commits is where the log's callbacks, on any goroutine, leave their word for
-// the owner. Every incarnation has its own, so a late callback reaches nobody.
+// commits is where the log's callbacks and offloaded work, on any goroutine, leave
+// their word for the owner. Every incarnation has its own, so a late callback reaches nobody.
 type commits struct {
 	wake func() // immutable; makes the owner look
 
@@ -52,6 +52,8 @@ type commits struct {
 	committed uint64 // mu; the last committed batch
 	// +checklocks:mu
 	err error // mu; the first failure
+	// +checklocks:mu
+	finished []func(t *Turn) // mu; of Turn.Offload, at most one for each call
 }
 
 func (c *commits) done(batchNumber uint64, err error) {
@@ -63,6 +65,22 @@ func (c *commits) done(batchNumber uint64, err error) {
 	}
 	c.mu.Unlock()
 	c.wake()
+}
+
+// finish leaves what a turn has to do now that offloaded work is done.
+func (c *commits) finish(done func(t *Turn)) {
+	c.mu.Lock()
+	c.finished = append(c.finished, done)
+	c.mu.Unlock()
+	c.wake()
+}
+
+func (c *commits) takeFinished() []func(t *Turn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	finished := c.finished
+	c.finished = nil
+	return finished
 }
 
 func (c *commits) look() (committed uint64, err error) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -36,17 +35,9 @@ type mailbox[M Machine] struct {
 	// +checklocks:mu
 	posted []Event[M] // mu; messages of the broker; they wait for open
 	// +checklocks:mu
-	finished []finishedWork // mu; of Turn.Offload, at most one for each call
-	// +checklocks:mu
 	open bool // mu; a machine is loaded and takes events
 	// +checklocks:mu
 	stopping stopKind // mu
-}
-
-// finishedWork was offloaded by an incarnation, which alone takes its done.
-type finishedWork struct {
-	of   *core
-	done func(t *Turn)
 }
 
 type stopKind uint8
@@ -188,7 +179,7 @@ func (s *shard[M]) load() (*core, M, error) {
 		return nil, machine, err
 	}
 	core := newCore(machine, s.log, s.box.ring)
-	core.offload = func(work func(), done func(t *Turn)) { go s.offload(core, work, done) }
+	core.offload = func(work func(), done func(t *Turn)) { go s.offload(core.commits, work, done) }
 	core.loaded(endOffset)
 	machine.Loaded(core.turn(s.runtime.nowMs(), s.runtime.wallMs()))
 	s.box.mu.Lock()
@@ -205,7 +196,7 @@ func (s *shard[M]) load() (*core, M, error) {
 }
 
 // offload does the work when it is its turn, unless the shard has ended by then.
-func (s *shard[M]) offload(of *core, work func(), done func(t *Turn)) {
+func (s *shard[M]) offload(owner *commits, work func(), done func(t *Turn)) {
 	select {
 	case s.runtime.offloaders <- struct{}{}:
 	case <-s.ended:
@@ -213,19 +204,7 @@ func (s *shard[M]) offload(of *core, work func(), done func(t *Turn)) {
 	}
 	work()
 	<-s.runtime.offloaders
-	s.box.mu.Lock()
-	s.box.finished = append(s.box.finished, finishedWork{of, done})
-	s.box.mu.Unlock()
-	s.box.ring()
-}
-
-// takeFinished moves what has been done outside for this incarnation out of the mailbox.
-func (s *shard[M]) takeFinished(of *core) []finishedWork {
-	s.box.mu.Lock()
-	defer s.box.mu.Unlock()
-	finished := s.box.finished
-	s.box.finished = nil
-	return slices.DeleteFunc(finished, func(f finishedWork) bool { return f.of != of })
+	owner.finish(done)
 }
 
 // run takes turns until the log fails or the shard is stopped.
@@ -245,7 +224,7 @@ func (s *shard[M]) run(core *core, machine M) error {
 			return ErrNotCoordinator
 		}
 		events = s.take(core, events[:0])
-		finished := s.takeFinished(core)
+		finished := core.commits.takeFinished()
 		due := core.due(s.runtime.nowMs())
 		if len(events) == 0 && len(finished) == 0 && !due {
 			if stopping == draining && core.parkedCount() == 0 && s.idle() {
@@ -255,8 +234,8 @@ func (s *shard[M]) run(core *core, machine M) error {
 			continue
 		}
 		turn := core.turn(s.runtime.nowMs(), s.runtime.wallMs())
-		for _, f := range finished {
-			f.done(turn)
+		for _, done := range finished {
+			done(turn)
 		}
 		core.fire(turn)
 		for i := range events {

@@ -48,10 +48,5 @@ func (t *Turn) Cancel(timer *Timer) { t.core.timers.cancel(timer) }
 // touch what nobody changes any more, and nothing else of the machine; what done finds
 // has moved on meanwhile. Of a whole runtime few run at a time, in their order.
 func (t *Turn) Offload(work func(), done func(t *Turn)) {
-	if t.core.offload == nil {
-		work()
-		done(t)
-		return
-	}
 	t.core.offload(work, done)
 }

@@ -70,6 +70,7 @@ type takenPassword struct{ secret, password string }
 type settledUser struct {
 	generation    int64
 	secretVersion string
+	message       string // of the condition Ready, should nothing else be wrong
 }
 
 // StartUsers begins to reconcile and does not wait for it: checking passwords is
@@ -366,11 +367,10 @@ func (r *UserReconciler) reconcilePassword(ctx context.Context, user *meta.Kafka
 			return user, err
 		}
 	}
-	now := settledUser{user.Metadata.Generation, secret.Metadata.ResourceVersion}
-	if hasKeys && status.PasswordCheck != nil && r.settled[user.Metadata.Name] == now {
-		if before := meta.FindCondition(user.Status.Conditions, meta.ConditionReady); before != nil && before.Status == "True" {
-			status.Conditions = ready("True", before.Reason, before.Message)
-		}
+	now := settledUser{generation: user.Metadata.Generation, secretVersion: secret.Metadata.ResourceVersion}
+	before := r.settled[user.Metadata.Name]
+	if hasKeys && status.PasswordCheck != nil && before.generation == now.generation && before.secretVersion == now.secretVersion {
+		status.Conditions = ready("True", "Reconciled", before.message)
 		return user, nil
 	}
 	password, ok := secret.Value(key)
@@ -384,7 +384,8 @@ func (r *UserReconciler) reconcilePassword(ctx context.Context, user *meta.Kafka
 	fits := hasKeys && r.options.Fits(keys, password)
 	keep := fits || hasKeys && (unedited || status.PasswordCheck == nil && generated)
 	if keep && !fits {
-		status.Conditions = ready("True", "Reconciled", fmt.Sprintf("the password was set by an admin request; Secret %s still holds another one, which does not log in", name))
+		now.message = fmt.Sprintf("the password was set by an admin request; Secret %s still holds another one, which does not log in", name)
+		status.Conditions = ready("True", "Reconciled", now.message)
 	}
 	if !keep {
 		derived, err := r.options.Derive(password)

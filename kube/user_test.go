@@ -233,10 +233,24 @@ func TestGeneratedPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	const stale = "the password was set by an admin request; Secret u still holds another one, which does not log in"
-	h.await("u", "with a Secret that does not fit", func(u *meta.KafkaUser) bool {
+	saysStale := func(u *meta.KafkaUser) bool {
 		ready := meta.FindCondition(u.Status.Conditions, meta.ConditionReady)
 		return u.Status.ObservedGeneration == u.Metadata.Generation && ready.Status == "True" && ready.Message == stale
+	}
+	h.await("u", "with a Secret that does not fit", saysStale)
+	// Another thing that is wrong for a while does not make it forget.
+	override := func(value string) {
+		t.Helper()
+		if _, err := h.store.Patch(t.Context(), meta.KindUser, "u", []byte(`{"metadata":{"annotations":{"`+meta.QuotaOverrideAnnotation+`":`+value+`}}}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	override(`"bad"`)
+	h.await("u", "InvalidQuotaOverride", func(u *meta.KafkaUser) bool {
+		return meta.FindCondition(u.Status.Conditions, meta.ConditionReady).Reason == "InvalidQuotaOverride"
 	})
+	override("null")
+	h.await("u", "with a Secret that does not fit", saysStale)
 	// Keys that are taken out come back from the same password.
 	if _, err := h.store.Patch(t.Context(), meta.KindUser, "u", []byte(`{"spec":{"authentication":{"scram":null}}}`)); err != nil {
 		t.Fatal(err)

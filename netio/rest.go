@@ -116,6 +116,7 @@ func (l *loop) afterEvent() {
 	began := time.Now()
 	if err := r.raw.Read(r.wait); err != nil || r.failed != nil {
 		r.quiet = false // gnet's wait is always right
+		l.server.config.Logger.Warn("an event loop can't wait in the runtime's poller and costs more while it is quiet", "error", errors.Join(err, r.failed))
 		return
 	}
 	l.rests.Add(1)

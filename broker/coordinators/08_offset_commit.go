@@ -47,9 +47,8 @@ func (c *Coordinators) offsetCommit(r *codec.Request) {
 		r.Respond(group.CommitResponse(request, kerr.GroupAuthorizationFailed.Code))
 		return
 	}
-	request.Topics = worthAnAnswer(request.Topics, func(t *kmsg.OffsetCommitRequestTopic) (int, int16) {
-		_, code := c.offsetTopic(r, request.Version >= 10, t.Topic, t.TopicID, auth.OperationRead)
-		return len(t.Partitions), code
+	request.Topics = slices.DeleteFunc(request.Topics, func(t kmsg.OffsetCommitRequestTopic) bool {
+		return len(t.Partitions) == 0 && leftOut(c.offsetTopic(r, request.Version >= 10, t.Topic, t.TopicID, auth.OperationRead))
 	})
 	response := group.CommitResponse(request, 0)
 	valid, places := c.committable(r, request, response)
@@ -111,14 +110,9 @@ func (c *Coordinators) committable(r *codec.Request, request *kmsg.OffsetCommitR
 	return &valid, places
 }
 
-// worthAnAnswer leaves out topics of which the request names no partition, unless the
-// topic itself is refused: KafkaApis puts the others into no answer.
-func worthAnAnswer[T any](topics []T, look func(*T) (partitions int, code int16)) []T {
-	return slices.DeleteFunc(topics, func(topic T) bool {
-		partitions, code := look(&topic)
-		return partitions == 0 && code == 0
-	})
-}
+// leftOut says that a topic of which the request names no partition is not answered:
+// KafkaApis puts it into no answer unless the topic itself is refused.
+func leftOut(_ Topic, code int16) bool { return code == 0 }
 
 // offsetTopic resolves a topic of an offsets request, by name or by id, and
 // authorises it. An id whose topic may not be seen is as unknown as any other.

@@ -122,13 +122,6 @@ func (c *Coordinators) mayWriteIdempotently(r *codec.Request) bool {
 	if c.visible(r, auth.OperationIdempotentWrite, auth.ResourceCluster, auth.ClusterName) {
 		return true
 	}
-	if byType, ok := c.authorizer.(auth.ByResourceType); ok {
-		return byType.AuthorizeByResourceType(r.Session.Principal, r.Session.RemoteHost, auth.OperationWrite, auth.ResourceTopic)
-	}
-	for _, topic := range c.images.Load().Topics() {
-		if c.visible(r, auth.OperationWrite, auth.ResourceTopic, topic.Name) {
-			return true
-		}
-	}
-	return false
+	byType, ok := c.authorizer.(auth.ByResourceType)
+	return ok && byType.AuthorizeByResourceType(r.Session.Principal, r.Session.RemoteHost, auth.OperationWrite, auth.ResourceTopic)
 }

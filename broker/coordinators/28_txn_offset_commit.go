@@ -1,6 +1,8 @@
 package coordinators
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -64,9 +66,8 @@ func (c *Coordinators) txnOffsetCommit(r *codec.Request) {
 		r.Respond(group.TxnCommitResponse(request, kerr.GroupAuthorizationFailed.Code))
 		return
 	}
-	request.Topics = worthAnAnswer(request.Topics, func(t *kmsg.TxnOffsetCommitRequestTopic) (int, int16) {
-		_, code := c.offsetTopic(r, request.Version >= txnCommitTopicIDs, t.Topic, t.TopicID, auth.OperationRead)
-		return len(t.Partitions), code
+	request.Topics = slices.DeleteFunc(request.Topics, func(t kmsg.TxnOffsetCommitRequestTopic) bool {
+		return len(t.Partitions) == 0 && leftOut(c.offsetTopic(r, request.Version >= txnCommitTopicIDs, t.Topic, t.TopicID, auth.OperationRead))
 	})
 	response := group.TxnCommitResponse(request, 0)
 	valid, places := c.committableInTxn(r, request, response)

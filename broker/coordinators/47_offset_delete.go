@@ -1,6 +1,8 @@
 package coordinators
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -31,9 +33,8 @@ func (c *Coordinators) offsetDelete(r *codec.Request) {
 		r.Respond(offsetDeleteError(kerr.GroupAuthorizationFailed.Code))
 		return
 	}
-	request.Topics = worthAnAnswer(request.Topics, func(t *kmsg.OffsetDeleteRequestTopic) (int, int16) {
-		_, code := c.offsetTopic(r, false, t.Topic, [16]byte{}, auth.OperationRead)
-		return len(t.Partitions), code
+	request.Topics = slices.DeleteFunc(request.Topics, func(t kmsg.OffsetDeleteRequestTopic) bool {
+		return len(t.Partitions) == 0 && leftOut(c.offsetTopic(r, false, t.Topic, [16]byte{}, auth.OperationRead))
 	})
 	response := kmsg.NewPtrOffsetDeleteResponse()
 	response.Topics = make([]kmsg.OffsetDeleteResponseTopic, len(request.Topics))

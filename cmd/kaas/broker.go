@@ -53,8 +53,8 @@ is in flight, commits and exits with 0. A second signal exits at once. A SIGHUP 
 is ignored from the start on (nohup) stays ignored.
 
 With --dev everything is in memory. Topics come by auto-creation, DeleteTopics and
-DeleteRecords work; requests that write anything else (CreateTopics, configs, passwords)
-are refused.`,
+DeleteRecords work; requests that write resources (CreateTopics, configs, passwords) are
+refused; ACLs are taken and not kept.`,
 		Example: brokerExamples,
 		Args:    oneFile,
 		RunE: func(_ *cobra.Command, files []string) error {

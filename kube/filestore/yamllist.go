@@ -15,10 +15,12 @@ func mergeList(list *yaml.Node, items []any) error {
 	byText := make(map[string][]int, len(list.Content))
 	for i, node := range list.Content {
 		before[i].node = node
-		if node.Decode(&before[i].value) != nil {
+		var value any
+		if node.Decode(&value) != nil {
 			continue // it is written anew
 		}
-		if raw, err := json.Marshal(before[i].value); err == nil {
+		if raw, err := json.Marshal(value); err == nil {
+			before[i].raw = raw
 			byText[string(raw)] = append(byText[string(raw)], i)
 		}
 	}
@@ -53,27 +55,28 @@ func mergeList(list *yaml.Node, items []any) error {
 }
 
 type listItem struct {
-	node  *yaml.Node
-	value any
-	kept  bool
+	node *yaml.Node
+	raw  []byte         // as JSON; nil: it can't be
+	tree map[string]any // of raw, once it was compared
+	kept bool
 }
 
-// mostCompared bounds what is looked at to find what an item was before: a list of
-// which so many items change at once is written anew.
+// mostCompared bounds what each changed item is compared with to find what it was before.
 const mostCompared = 100
 
 // changedItem is the node of an item that was not there as it is now: the first of
 // those left that differs in one field, changed, or a new one.
 func changedItem(left *[]listItem, item any) (*yaml.Node, error) {
 	if after, ok := item.(map[string]any); ok {
-		for i, candidate := range (*left)[:min(len(*left), mostCompared)] {
-			before, err := asJSON(candidate.value)
-			if err != nil || candidate.node.Kind != yaml.MappingNode {
+		for i := range (*left)[:min(len(*left), mostCompared)] {
+			candidate := &(*left)[i]
+			if candidate.node.Kind != yaml.MappingNode || candidate.tree == nil && decodeJSON(candidate.raw, &candidate.tree) != nil {
 				continue
 			}
-			if patch := diffPatch(before, after); len(patch) == 1 {
+			if patch := diffPatch(candidate.tree, after); len(patch) == 1 {
+				node := candidate.node
 				*left = slices.Delete(*left, i, i+1)
-				return candidate.node, mergeNode(candidate.node, patch)
+				return node, mergeNode(node, patch)
 			}
 		}
 	}
@@ -82,13 +85,4 @@ func changedItem(left *[]listItem, item any) (*yaml.Node, error) {
 		return nil, err
 	}
 	return nodeFromJSON(raw)
-}
-
-// asJSON is what YAML has decoded with the types of JSON.
-func asJSON(value any) (tree map[string]any, err error) {
-	raw, err := json.Marshal(value)
-	if err == nil {
-		err = decodeJSON(raw, &tree)
-	}
-	return tree, err
 }
