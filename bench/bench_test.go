@@ -242,13 +242,14 @@ func TestPieces(t *testing.T) {
 	run("bbbb", "2026-01-01T12:00:00Z", echo(0.6))
 	run("bbbb", "2026-01-01T11:00:00Z", echo(0.5)) // began before and ended after the one that counts
 	run("bbbb", "2026-01-02T09:00:00Z", failure("drain", errors.New("the disk is gone\nand more")))
+	run("bbbb", "2026-01-02T09:30:00Z", failure("bytes", errors.New("no space")))
 	for _, c := range []struct {
 		commit string
 		since  time.Time
 		want   []string
 		not    string
 	}{
-		{"", time.Time{}, []string{"0.6", "met", "bbbb", "drain: the disk is gone", "not measured"}, "no more"},
+		{"", time.Time{}, []string{"0.6", "met", "bbbb", "drain: the disk is gone", "bytes: no space", "not measured"}, "no more"},
 		{"aa", time.Time{}, []string{"0.4", "missed", "no more"}, "drain: "},
 		{"", time.Date(2026, 1, 1, 11, 30, 0, 0, time.UTC), []string{"0.6"}, "0.4"},
 	} {

@@ -61,7 +61,7 @@ func runCompare(o compareOptions, out io.Writer) (err error) {
 		began := time.Now()
 		figures, err := p.run()
 		if err != nil { // the others are still worth having
-			figures = append(figures, failure(p.name, err))
+			figures = append(figures, failure(p.scenario, err))
 		}
 		fmt.Fprintf(out, "%s took %.0f s\n", p.name, time.Since(began).Seconds())
 		r.Figures = append(r.Figures, figures...)
@@ -79,20 +79,26 @@ func runCompare(o compareOptions, out io.Writer) (err error) {
 
 // part is what --rows of a comparison selects.
 type part struct {
-	name string
-	run  func() ([]figure, error)
+	name     string
+	scenario string // of its rows, so that one of a failure goes when a later run succeeds
+	run      func() ([]figure, error)
 }
 
 // parts are those that were chosen, in their order.
 func (o compareOptions) parts(sides [2]*contender, out io.Writer) (parts []part) {
-	all := []part{{restRows, func() ([]figure, error) { return atRest(sides, out) }}}
+	all := []part{{restRows, restRows, func() ([]figure, error) { return atRest(sides, out) }}}
 	for number, c := range contests() {
-		all = append(all, part{c.name, func() ([]figure, error) { return hold(o, c, number, sides, out) }})
+		all = append(all, part{c.name, c.name, func() ([]figure, error) { return hold(o, c, number, sides, out) }})
 	}
 	for _, durable := range []bool{false, true} {
-		all = append(all, part{latencyRows, func() ([]figure, error) { return latencies(o, sides, durable, out) }})
+		acks := "1"
+		if durable {
+			acks = "all"
+		}
+		scenario := fmt.Sprintf("%.0f records/s of 1 KB at intended times, acks=%s", o.Rate, acks)
+		all = append(all, part{latencyRows, scenario, func() ([]figure, error) { return latencies(o, scenario, sides, durable, out) }})
 	}
-	all = append(all, part{restRows, func() ([]figure, error) { return footprints(sides, "after all of it"), nil }})
+	all = append(all, part{restRows, restRows, func() ([]figure, error) { return footprints(sides, "after all of it"), nil }})
 	wanted := chosen(o.Rows)
 	return slices.DeleteFunc(all, func(p part) bool { return !wanted(p.name) })
 }
@@ -431,6 +437,7 @@ func (c *contender) cpu() (time.Duration, error) {
 func ownShare(b bout) float64 { return b.own.Seconds() / b.Took.Seconds() }
 
 func contestFigures(c contest, sides [2]*contender, bouts [2][]bout) (figures []figure) {
+	stable := c.stable(sides[1].refused)
 	ratio := func(name, note string, of func(bout) float64) {
 		var ratios []float64
 		for n := range bouts[0] {
@@ -463,29 +470,28 @@ func contestFigures(c contest, sides [2]*contender, bouts [2][]bout) (figures []
 			for _, b := range bouts[i] {
 				values = append(values, f.of(b))
 			}
-			figures = append(figures, newFigure(c.name, side.name, f.name, f.unit, c.stable(sides[1].refused), values))
+			figures = append(figures, newFigure(c.name, side.name, f.name, f.unit, stable, values))
 		}
 		var own, idle []float64
 		for _, b := range bouts[i] {
 			own, idle = append(own, ownShare(b)), append(idle, b.idle.Seconds()/b.Took.Seconds())
 		}
 		for _, f := range loadFigures(c.name, side.name, own, idle) {
-			f.Note = strings.TrimSuffix(c.stable(sides[1].refused)+"; "+f.Note, "; ")
+			f.Note = strings.TrimSuffix(stable+"; "+f.Note, "; ")
 			figures = append(figures, f)
 		}
 	}
-	ratio(throughputRatio, c.stable(sides[1].refused), rate)
-	ratio(cpuRatio, c.stable(sides[1].refused), perGB)
-	ratio(requestsRatio, c.stable(sides[1].refused), perCPU)
+	ratio(throughputRatio, stable, rate)
+	ratio(cpuRatio, stable, perGB)
+	ratio(requestsRatio, stable, perCPU)
 	return figures
 }
 
 // latencies runs the open loop at a fixed rate against both sides in turn.
-func latencies(o compareOptions, sides [2]*contender, durable bool, out io.Writer) (figures []figure, err error) {
+func latencies(o compareOptions, scenario string, sides [2]*contender, durable bool, out io.Writer) (figures []figure, err error) {
 	acks, c := int16(1), contest{durable: durable, load: rig.Load{Partitions: 1, BatchBytes: 1100, ValueBytes: 900}}
-	scenario := fmt.Sprintf("%.0f records/s of 1 KB at intended times, acks=1", o.Rate)
 	if durable {
-		acks, scenario = -1, strings.Replace(scenario, "acks=1", "acks=all", 1)
+		acks = -1
 	}
 	var paced [2]*rig.Paced
 	for i, side := range sides {
@@ -512,14 +518,15 @@ func latencies(o compareOptions, sides [2]*contender, durable bool, out io.Write
 	if err != nil {
 		return nil, err
 	}
+	stable := c.stable(sides[1].refused)
 	for i, side := range sides {
 		for _, f := range append(found[i].figures(scenario, side.name, "ack"), delivered[i].figures(scenario, side.name, "read at the tail")...) {
-			figures = append(figures, f.noting(c.stable(sides[1].refused)))
+			figures = append(figures, f.noting(stable))
 		}
 	}
 	for _, f := range []figure{
-		newFigure(scenario, "kaas", "ack p99, ratio to "+sides[1].name, "1", c.stable(sides[1].refused), ratios(found[0].p99, found[1].p99)),
-		newFigure(scenario, "kaas", "read at the tail, p99, ratio to "+sides[1].name, "1", c.stable(sides[1].refused), ratios(delivered[0].p99, delivered[1].p99)),
+		newFigure(scenario, "kaas", "ack p99, ratio to "+sides[1].name, "1", stable, ratios(found[0].p99, found[1].p99)),
+		newFigure(scenario, "kaas", "read at the tail, p99, ratio to "+sides[1].name, "1", stable, ratios(delivered[0].p99, delivered[1].p99)),
 	} {
 		if sides[1].name == kafkaRival && !durable {
 			f = f.atMost(0.5)

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -167,23 +168,24 @@ func (u userSession) quotasRestarted(t *testing.T) {
 		must(t, os.WriteFile(path+".new", []byte(strings.Replace(string(content), old, new, 1)), 0o644))
 		must(t, os.Rename(path+".new", path))
 	}
-	eventually := func(what string, condition func() bool) {
+	await := func(what string, condition func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); !condition(); time.Sleep(20 * time.Millisecond) { // a poll of another process
-			if time.Now().After(deadline) {
-				t.Fatalf("not so after 30 s: %s", what)
+		eventually(t, 30*time.Second, func() error {
+			if !condition() {
+				return errors.New("not so: " + what)
 			}
-		}
+			return nil
+		})
 	}
 	edit("=1073741824\n", "=512\n")
-	eventually("the edited override is in force", func() bool { return strings.Contains(describe(), "consumer_byte_rate=512.0") })
+	await("the edited override is in force", func() bool { return strings.Contains(describe(), "consumer_byte_rate=512.0") })
 	edit("=512\n", "=some\n")
-	eventually("the bad one is refused", func() bool {
+	await("the bad one is refused", func() bool {
 		content, err := os.ReadFile(path)
 		must(t, err)
 		return strings.Contains(string(content), "reason: InvalidQuotaOverride")
 	})
 	mustContain(t, describe(), "consumer_byte_rate=512.0")
 	edit("    kaas.io/quota-override: consumer_byte_rate=some\n", "")
-	eventually("the override has ended", func() bool { return !strings.Contains(describe(), "byte_rate") })
+	await("the override has ended", func() bool { return !strings.Contains(describe(), "byte_rate") })
 }

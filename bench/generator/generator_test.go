@@ -87,6 +87,9 @@ func TestPace(t *testing.T) {
 	if !sleepUntil(ctx, time.Now().Add(-time.Second)) || sleepUntil(ctx, time.Now().Add(time.Hour)) {
 		t.Error("what is late is sent at once, what is not waits")
 	}
+	if !exactlyUntil(t.Context(), time.Now().Add(-time.Second)) || exactlyUntil(ctx, time.Now().Add(time.Hour)) {
+		t.Error("what is late is sent at once, what is not ends with the run")
+	}
 }
 
 func TestPayloads(t *testing.T) {

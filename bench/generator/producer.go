@@ -107,7 +107,7 @@ func (p *pace) next() time.Time {
 }
 
 // exactlyUntil is sleepUntil on a goroutine of pacing.Thread, exact to some microseconds. It looks at the run's end each
-// tenth of a second.
+// tenth of a second. What is already late is sent at once: its latency counts from its time.
 func exactlyUntil(ctx context.Context, t time.Time) bool {
 	const look = 100 * time.Millisecond
 	for time.Until(t) > look {
@@ -121,7 +121,6 @@ func exactlyUntil(ctx context.Context, t time.Time) bool {
 }
 
 // sleepUntil waits for a time, and reports false when the run ends before.
-// What is already late is sent at once: its latency counts from its time.
 func sleepUntil(ctx context.Context, t time.Time) bool {
 	left := time.Until(t)
 	if left <= 0 {

@@ -77,7 +77,12 @@ func (p *Paced) Run() (Latencies, error) {
 	begin := time.Now()
 	var wg sync.WaitGroup
 	for k, w := range wires {
-		wg.Go(func() { found[k], failures[k] = p.receive(w, k, begin, every, skip, most) })
+		wg.Go(func() {
+			found[k], failures[k] = p.receive(w, k, begin, every, skip, most)
+			if failures[k] != nil && reader != nil {
+				reader.hangUp() // what was refused never comes to it
+			}
+		})
 	}
 	if reader != nil {
 		wg.Go(func() { failures[len(wires)+1] = p.follow(reader, begin, every, skip, most) })

@@ -102,18 +102,7 @@ func TestAgainstEcho(t *testing.T) {
 			panic(err)
 		}
 	}()
-	var c *Caller
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		if c, err = Dial(address); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	awaitListening(t, address)
 	frame := ProduceFrame("t", 0, 1, KeyedBatch(rand.New(rand.NewPCG(1, 1)), 3, 100))
 	p := &Paced{Address: address, Frames: [][]byte{frame}, Check: AnyAnswer, Connections: 3, Rate: 1000, WarmUp: 100 * time.Millisecond, Length: 300 * time.Millisecond}
 	l, err := p.Run()
@@ -142,6 +131,23 @@ func TestAgainstEcho(t *testing.T) {
 	}
 }
 
+// awaitListening waits until somebody takes connections.
+func awaitListening(t *testing.T, address string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		c, err := Dial(address)
+		if err == nil {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestFollow: each record that was sent is read once at the tail, and a second run goes on where the first has ended.
 func TestFollow(t *testing.T) {
 	t.Parallel()
@@ -155,16 +161,7 @@ func TestFollow(t *testing.T) {
 			panic(err)
 		}
 	}()
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		c, err := Dial(address)
-		if err == nil {
-			_ = c.Close()
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+	awaitListening(t, address)
 	batch, _ := MakeBatch(rand.New(rand.NewPCG(1, 1)), 200, 100)
 	p := &Paced{Address: address, Frames: [][]byte{ProduceFrame("t", 0, 1, batch)}, Check: ProduceAnswer("t"), Connections: 1, Rate: 1000, WarmUp: 50 * time.Millisecond, Length: 100 * time.Millisecond, Follow: "t"}
 	for run := range int64(2) {
