@@ -349,21 +349,7 @@ func (k *Known) topics() string {
 // AllAsked is called when every partition of every topic has been asked for: a missing directory that nobody waits for was
 // emptied before it was taken out, and is forgotten. What is missed otherwise is said once. Caller: who calls MayCreate.
 func (k *Known) AllAsked() error {
-	k.mu.Lock()
-	gone := func(e knownDir) bool { return slices.Contains(k.missing, e) && k.failed[e.path] == nil }
-	var forgotten []knownDir
-	for _, d := range k.missing {
-		if gone(d) {
-			forgotten = append(forgotten, d)
-		}
-	}
-	left := slices.DeleteFunc(slices.Clone(k.entries), gone)
-	if n := len(k.waiting); n > 0 {
-		defer k.mu.Unlock()
-		k.logger.Error("partitions are offline, because a log directory is missing", "dirs", k.names(k.missing), "partitions", n, "topics", k.topics(), "do", k.advice())
-		return nil
-	}
-	k.mu.Unlock()
+	left, forgotten := k.unclaimed()
 	if len(forgotten) == 0 {
 		return nil
 	}
@@ -373,8 +359,20 @@ func (k *Known) AllAsked() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.logger.Info("a log directory is missing and no partition was in it: it is forgotten", "dirs", k.names(forgotten))
-	k.entries, k.missing = left, slices.DeleteFunc(k.missing, gone)
+	k.entries, k.missing = left, slices.DeleteFunc(k.missing, func(e knownDir) bool { return slices.Contains(forgotten, e) })
 	return nil
+}
+
+// unclaimed returns the directories that can be forgotten, and those that stay; none can while partitions wait, which it says.
+func (k *Known) unclaimed() (left, forgotten []knownDir) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if n := len(k.waiting); n > 0 {
+		k.logger.Error("partitions are offline, because a log directory is missing", "dirs", k.names(k.missing), "partitions", n, "topics", k.topics(), "do", k.advice())
+		return nil, nil
+	}
+	forgotten = slices.DeleteFunc(slices.Clone(k.missing), func(e knownDir) bool { return k.failed[e.path] != nil })
+	return slices.DeleteFunc(slices.Clone(k.entries), func(e knownDir) bool { return slices.Contains(forgotten, e) }), forgotten
 }
 
 // Fail is fail for a directory that was taken into use. Its lock is let go of. Called during Open.
