@@ -3,11 +3,16 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
 )
 
 // TestLoadGenerator runs `kaas bench load` in both loops, as a backlog, in a
@@ -24,7 +29,7 @@ func TestLoadGenerator(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			html := filepath.Join(t.TempDir(), "load.html")
-			out := run(t, nil, os.Getenv("KAAS_BIN"), append([]string{"bench", "load", "--bootstrap", b.address, "--quiet", "--ndjson", "-", "--html", html}, arguments...)...)
+			out := run(t, nil, os.Getenv("KAAS_BIN"), append([]string{"bench", "load", "--bootstrap", b.address, "--quiet", "--timeout", "2m", "--ndjson", "-", "--html", html}, arguments...)...)
 			lines := strings.Split(strings.TrimSpace(out), "\n")
 			var summary struct {
 				Kind                           string
@@ -58,6 +63,55 @@ func TestLoadGenerator(t *testing.T) {
 			mustContain(t, string(page), "uPlot", `"title":"Throughput, MB/s"`)
 		})
 	}
+}
+
+// TestLoadThatEndsEarly: an interrupt shows what there is until then, and a broker that dies costs the timeout and is said.
+func TestLoadThatEndsEarly(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]struct {
+		how  func(b *broker, load *exec.Cmd)
+		want []string
+	}{
+		"interrupt": {func(_ *broker, load *exec.Cmd) { must(t, load.Process.Signal(os.Interrupt)) }, []string{"interrupted: what is shown is of the time until then"}},
+		"death":     {func(b *broker, _ *exec.Cmd) { b.kill9() }, []string{"records", "connection refused"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := startBroker(t)
+			_, err := b.admin(t).CreateTopic(t.Context(), 4, 1, nil, "early")
+			must(t, err)
+			load := exec.Command(os.Getenv("KAAS_BIN"), "bench", "load", "--bootstrap", b.address, "--topic", "early", "--rate", "500", "--duration", "4s", "--warm-up", "0s", "--timeout", "1s")
+			var out, problems bytes.Buffer
+			load.Stdout, load.Stderr = &out, &problems
+			must(t, load.Start())
+			awaitRecords(t, b, "early", 200)
+			end.how(b, load)
+			if err := load.Wait(); err == nil || load.ProcessState.ExitCode() != 1 {
+				t.Errorf("it ended with %v", err)
+			}
+			mustContain(t, problems.String(), end.want...)
+			mustContain(t, out.String(), "produced", "acknowledged", "end to end", "the generator itself used")
+			if strings.Contains(problems.String(), "MB/s") {
+				t.Errorf("progress where there is no terminal:\n%s", &problems)
+			}
+		})
+	}
+}
+
+// awaitRecords waits until a topic holds so many.
+func awaitRecords(t *testing.T, b *broker, topic string, count int64) {
+	t.Helper()
+	admin := b.admin(t)
+	for deadline := time.Now().Add(readyTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		ends, err := admin.ListEndOffsets(t.Context(), topic)
+		must(t, err)
+		var there int64
+		ends.Each(func(o kadm.ListedOffset) { there += max(o.Offset, 0) })
+		if there >= count {
+			return
+		}
+	}
+	t.Fatalf("%s does not hold %d records", topic, count)
 }
 
 // TestPreparedFrames runs `kaas bench frames` in both loops; it leaves no topic.

@@ -1,11 +1,16 @@
 package generator
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 // Command is `kaas bench load`.
@@ -20,7 +25,9 @@ func Command() *cobra.Command {
 
 With --rate the loop is open: records have intended send times, and latency
 counts from those, so a broker that stalls is charged for all that waited.
-Without it the loop is closed: each producer keeps --in-flight records under way.`,
+Without it the loop is closed: each producer keeps --in-flight records under way.
+
+An interrupt (ctrl-C) ends the run early and shows what was measured until then.`,
 		Example: `  # 20,000 records of 1 KB a second, followed at the tail, with a page of plots
   kaas bench load --bootstrap 127.0.0.1:9092 --rate 20000 --duration 60s --html load.html
 
@@ -39,11 +46,19 @@ Without it the loop is closed: each producer keeps --in-flight records under way
 		RunE: func(command *cobra.Command, _ []string) error {
 			plan.settle(command.Flags().Changed)
 			out := command.OutOrStdout()
-			result, err := Run(command.Context(), plan, progressTo(quiet))
-			if !quiet && isTerminal(os.Stderr) {
+			ctx, stop := UntilSignal(command.Context())
+			defer stop()
+			var screen io.Writer
+			if !quiet {
+				screen = os.Stderr
+			}
+			show := progressTo(screen, terminalWidth(os.Stderr))
+			result, err := Run(ctx, plan, show)
+			if show != nil {
 				fmt.Fprintln(os.Stderr)
 			}
-			if result == nil {
+			// Nothing was sent or read: then there is nothing to show but why.
+			if result == nil || err != nil && result.Summary.Acked == 0 && result.Summary.Consumed == 0 {
 				return err
 			}
 			if ndjson != "-" {
@@ -62,14 +77,14 @@ Without it the loop is closed: each producer keeps --in-flight records under way
 	flags := command.Flags()
 	flags.StringVar(&ndjson, "ndjson", "", "write one line an interval and one summary to this file; - is the standard output, instead of the table")
 	flags.StringVar(&html, "html", "", "write a page with plots to this file")
-	flags.BoolVar(&quiet, "quiet", false, "no progress")
+	flags.BoolVar(&quiet, "quiet", false, "no progress on a terminal; elsewhere there is none")
 	return command
 }
 
 func planFlags(command *cobra.Command, p *Plan) {
 	flags := command.Flags()
 	flags.StringSliceVar(&p.Bootstrap, "bootstrap", p.Bootstrap, "brokers, separated by commas")
-	flags.StringVar(&p.CommandConfig, "command-config", "", "how to reach the brokers: a file with security.protocol, sasl.mechanism (PLAIN, SCRAM) and sasl.jaas.config, ssl.truststore.location (PEM), as for Kafka's tools")
+	flags.StringVar(&p.CommandConfig, "command-config", "", "how to reach the brokers: a file with security.protocol, sasl.mechanism (PLAIN, SCRAM) and sasl.jaas.config, ssl.truststore.location and ssl.keystore.location (PEM), as for Kafka's tools")
 	flags.StringVar(&p.Topic, "topic", "", "made if it does not exist; empty: a new one")
 	flags.BoolVar(&p.DeleteTopic, "delete-topic", false, "delete a topic that the run has made at its end")
 	flags.Int32Var(&p.Partitions, "partitions", p.Partitions, "of a topic that is made")
@@ -94,25 +109,40 @@ func planFlags(command *cobra.Command, p *Plan) {
 	flags.IntVar(&p.Idle, "idle-connections", 0, "opened before the run, and then silent")
 	flags.Float64Var(&p.Churn, "churn", 0, "connections a second that are opened, used once and closed")
 	flags.DurationVar(&p.Interval, "interval", p.Interval, "of progress and of the plots' points")
+	flags.DurationVar(&p.Timeout, "timeout", p.Timeout, "how long to wait for an answer; a record without one is counted as not answered")
 	flags.Uint64Var(&p.Seed, "seed", p.Seed, "of the payload")
 }
 
-// progressTo rewrites one line on a terminal and writes lines elsewhere.
-func progressTo(quiet bool) func(Point) {
-	if quiet {
+// progressTo rewrites one line of a terminal, cut to its width: what wraps can't be written over. Elsewhere there is no
+// progress.
+func progressTo(screen io.Writer, width int) func(Point) {
+	if screen == nil || width == 0 {
 		return nil
 	}
-	terminal := isTerminal(os.Stderr)
 	return func(p Point) {
-		if terminal {
-			fmt.Fprintf(os.Stderr, "\r\x1b[K%s", p.line())
-		} else {
-			fmt.Fprintln(os.Stderr, p.line())
-		}
+		line := []rune(p.line())
+		fmt.Fprintf(screen, "\r\x1b[K%s", string(line[:min(len(line), width-1)]))
 	}
 }
 
-func isTerminal(file *os.File) bool {
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+// terminalWidth is 0 when the file is no terminal.
+func terminalWidth(file *os.File) int {
+	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
+	switch {
+	case err != nil:
+		return 0
+	case size.Col < 20: // it does not say
+		return 80
+	}
+	return int(size.Col)
+}
+
+// UntilSignal is a context that the first interrupt or termination ends; a second one ends the process at once.
+func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
+	if parent == nil { // a command that was executed without one
+		parent = context.Background()
+	}
+	ctx, stop = signal.NotifyContext(parent, syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
 }

@@ -26,7 +26,7 @@ func (r *run) greet(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = conn.SetDeadline(time.Now().Add(answerTimeout))
+	err = conn.SetDeadline(time.Now().Add(r.plan.Timeout))
 	if err == nil {
 		_, err = conn.Write(hello())
 	}

@@ -55,7 +55,7 @@ func (r *run) openConsumers(ctx context.Context) error {
 	if r.plan.Group == "" {
 		return nil
 	}
-	for deadline := time.Now().Add(answerTimeout); ; {
+	for deadline := time.Now().Add(r.plan.Timeout); ; {
 		total, least := int64(0), int64(len(r.starts))
 		for _, c := range r.consumers {
 			total, least = total+c.assigned.Load(), min(least, c.assigned.Load())
@@ -64,7 +64,7 @@ func (r *run) openConsumers(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("group %s: %d of %d partitions were dealt out within %v", r.plan.Group, total, len(r.starts), answerTimeout)
+			return fmt.Errorf("group %s: %d of %d partitions were dealt out within %v", r.plan.Group, total, len(r.starts), r.plan.Timeout)
 		}
 		if !sleepUntil(ctx, time.Now().Add(10*time.Millisecond)) {
 			return ctx.Err()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
 	"net"
@@ -13,19 +14,31 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 func TestPlansThatCannotRun(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*Plan){
-		"--bootstrap":   func(p *Plan) { p.Bootstrap = nil },
-		"--acks":        func(p *Plan) { p.Acks = "2" },
-		"--compression": func(p *Plan) { p.Compression = "rar" },
-		"--payload":     func(p *Plan) { p.Payload = "zeros" },
-		"--duration":    func(p *Plan) { p.Duration = 0 },
-		"--backlog":     func(p *Plan) { p.Backlog, p.Consumers = true, 0 },
-		"--in-flight":   func(p *Plan) { p.InFlight = 0 },
-		"--warm-up":     func(p *Plan) { p.Backlog = true },
+		"--bootstrap":    func(p *Plan) { p.Bootstrap = nil },
+		"--acks":         func(p *Plan) { p.Acks = "2" },
+		"--compression":  func(p *Plan) { p.Compression = "rar" },
+		"--payload":      func(p *Plan) { p.Payload = "zeros" },
+		"--duration":     func(p *Plan) { p.Duration = 0 },
+		"--backlog":      func(p *Plan) { p.Backlog, p.Consumers = true, 0 },
+		"--in-flight":    func(p *Plan) { p.InFlight = 0 },
+		"--warm-up":      func(p *Plan) { p.Backlog = true },
+		"--rate":         func(p *Plan) { p.Rate = math.Inf(1) },
+		"--churn":        func(p *Plan) { p.Churn = math.NaN() },
+		"--batch-bytes":  func(p *Plan) { p.BatchBytes = 0 },
+		"--value-bytes":  func(p *Plan) { p.ValueBytes = int(p.BatchBytes) },
+		"--linger":       func(p *Plan) { p.Linger = -1 },
+		"--records":      func(p *Plan) { p.Records = -1 },
+		"--timeout":      func(p *Plan) { p.Timeout = 0 },
+		"--topic":        func(p *Plan) { p.Topic = "a/b" },
+		"--topic-config": func(p *Plan) { p.TopicConfigs = []string{"=1"} },
+		"host:port":      func(p *Plan) { p.Bootstrap = []string{"a:1", "host"} },
 	} {
 		plan := DefaultPlan()
 		change(&plan)
@@ -34,6 +47,11 @@ func TestPlansThatCannotRun(t *testing.T) {
 		}
 	}
 	plan := DefaultPlan()
+	plan.Payload = "file:/nowhere" // told before anybody is asked for a topic
+	if _, err := Run(t.Context(), plan, nil); err == nil || !strings.Contains(err.Error(), "--payload") {
+		t.Errorf("a payload that is not there: %v", err)
+	}
+	plan = DefaultPlan()
 	if err := plan.validate(); err != nil || !plan.Idempotent {
 		t.Errorf("the default plan: %v", err)
 	}
@@ -123,6 +141,74 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
+// TestProgress: one line of a terminal, never wider than it is; none elsewhere.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	var screen bytes.Buffer
+	if progressTo(&screen, 0) != nil || progressTo(nil, 80) != nil {
+		t.Error("progress where it was not wanted")
+	}
+	show := progressTo(&screen, 40)
+	for range 2 {
+		show(Point{Second: 1, Failed: 3, Produce: Latency{Count: 1}, EndToEnd: Latency{Count: 1}})
+	}
+	if lines := strings.Split(screen.String(), "\r\x1b[K"); len(lines) != 3 || len(lines[1]) != 39 || strings.Contains(screen.String(), "\n") {
+		t.Errorf("%q", screen.String())
+	}
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if width := terminalWidth(file); width != 0 {
+		t.Errorf("a file is %d wide", width)
+	}
+}
+
+// TestShortfall: what was not answered or not even sent is said, once, and a run that is ended early says that.
+func TestShortfall(t *testing.T) {
+	t.Parallel()
+	r := &run{plan: DefaultPlan(), begin: time.Now().Add(-time.Hour)}
+	r.plan.Duration, r.plan.WarmUp = 10*time.Second, 0
+	for _, err := range []error{kgo.ErrAborting, kgo.ErrClientClosed, context.Canceled, errors.New("no leader")} {
+		r.produced(nil, time.Time{}, err)
+	}
+	if r.unanswered.Load() != 3 || r.failed.Load() != 1 {
+		t.Errorf("%d not answered, %d failed", r.unanswered.Load(), r.failed.Load())
+	}
+	if !r.plan.tooLate(time.Now(), r.begin) || r.plan.tooLate(r.begin.Add(39*time.Second), r.begin) {
+		t.Error("what is still to be sent is given up when the timeout has passed")
+	}
+	p := newPace(r.begin, 100, 2, 0)
+	if n := p.left(r.begin.Add(9*time.Second), r.begin.Add(10*time.Second)); n != 50 {
+		t.Errorf("%d records of one of two producers in a second", n)
+	}
+	r.unsent.Add(50)
+	for _, want := range []string{"1 records were not taken; the first: no leader", "3 records had no answer within 30s", "50 records were still to be sent 30s"} {
+		if err := r.shortfall(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.shortfall(ended); err == nil || !strings.Contains(err.Error(), "interrupted") || strings.Contains(err.Error(), "had no answer") {
+		t.Error(err)
+	}
+	s := Summary{Plan: r.plan, Acked: 7, Failed: 1, Unanswered: 3, Unsent: 50}
+	if words := s.outcome(); words != "7 acknowledged, 1 failed, 3 not answered, 50 not sent any more" {
+		t.Error(words)
+	}
+	if s.Plan.Acks = "0"; !strings.Contains(s.outcome(), "nothing is known") {
+		t.Error(s.outcome())
+	}
+	var f failureList
+	f.add(errors.New("the same"))
+	f.add(errors.New("the same"))
+	if err := f.join(); err.Error() != "the same" {
+		t.Error(err)
+	}
+}
+
 func TestRecorder(t *testing.T) {
 	t.Parallel()
 	r := newRecorder()
@@ -148,7 +234,7 @@ func TestRecorder(t *testing.T) {
 func TestReports(t *testing.T) {
 	t.Parallel()
 	r := &Result{Summary: Summary{Kind: "summary", Plan: DefaultPlan(), Produce: Latency{Count: 1, P99Ms: 4.5}},
-		Points: []Point{{Kind: "interval", Second: 1, ProducedMB: 3}, {Kind: "interval", Second: 2}}, curves: map[string][2][]float64{"produce": {{1, 2}, {3, 4}}}}
+		Points: []Point{{Kind: "interval", Second: 1, ProducedMB: 3, WarmUp: true, Produce: Latency{Count: 1, P50Ms: 77}}, {Kind: "interval", Second: 2}}, curves: map[string][2][]float64{"produce": {{1, 2}, {3, 4}}}}
 	r.Summary.Plan.Topic = "</script><b>"
 	var lines, html bytes.Buffer
 	if err := r.writeNDJSON(&lines); err != nil {
@@ -175,7 +261,7 @@ func TestReports(t *testing.T) {
 			t.Errorf("the page has %q", bad)
 		}
 	}
-	if !strings.Contains(text, "uPlot") || strings.Count(text, `"title"`) != 6 || !strings.Contains(r.table(), "4.500") {
+	if !strings.Contains(text, "uPlot") || strings.Count(text, `"title"`) != 5 || strings.Contains(text, "[77,") || !strings.Contains(r.table(), "4.500") {
 		t.Errorf("the page has %d plots", strings.Count(text, `"title"`))
 	}
 }

@@ -3,7 +3,10 @@ package generator
 import (
 	"errors"
 	"fmt"
+	"net"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -39,6 +42,7 @@ type Plan struct {
 	Churn     float64       `json:"connectionsPerSec"` // opened, used once, closed
 	Interval  time.Duration `json:"intervalNs"`        // of progress and of the plots' points
 	Seed      uint64        `json:"seed"`
+	Timeout   time.Duration `json:"timeoutNs"` // of every wait for the brokers
 }
 
 // DefaultPlan is a closed loop of 1 KB records for ten seconds.
@@ -46,7 +50,7 @@ func DefaultPlan() Plan {
 	return Plan{
 		Bootstrap: []string{"127.0.0.1:9092"}, Partitions: 16, Duration: 10 * time.Second, WarmUp: 2 * time.Second,
 		Producers: 2, InFlight: 1000, ValueBytes: 1024, Payload: "random", Acks: "all", Idempotent: true, Compression: "none",
-		BatchBytes: 1_000_000, Consumers: 2, Interval: time.Second, Seed: 1,
+		BatchBytes: 1_000_000, Consumers: 2, Interval: time.Second, Seed: 1, Timeout: 30 * time.Second,
 	}
 }
 
@@ -64,6 +68,16 @@ func (p *Plan) settle(given func(flag string) bool) {
 // mostMeasured bounds what a histogram holds; later answers count as this.
 const mostMeasured = 10 * time.Minute
 
+const (
+	mostRate        = 10e6 // records a second; a client can't send more
+	mostChurnRate   = 1e5  // connections a second
+	leastBatchBytes = 512  // the client library's
+	recordOverhead  = 100  // what a batch of one record has beside the value, about
+)
+
+// topicName is what Kafka takes (org.apache.kafka.common.internals.Topic).
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
 func (p *Plan) validate() error {
 	bad := func(what string, allowed string) error { return fmt.Errorf("%s: allowed is %s", what, allowed) }
 	var errs []error
@@ -72,18 +86,26 @@ func (p *Plan) validate() error {
 			errs = append(errs, bad(what, allowed))
 		}
 	}
-	check(len(p.Bootstrap) > 0, "--bootstrap", "host:port, separated by commas")
+	check(len(p.Bootstrap) > 0 && !slices.ContainsFunc(p.Bootstrap, func(s string) bool { return !isAddress(s) }), "--bootstrap", "host:port, separated by commas")
+	check(p.Topic == "" || topicName.MatchString(p.Topic) && p.Topic != "." && p.Topic != "..", "--topic", "up to 249 letters, digits, dots, underscores and dashes")
+	check(!slices.ContainsFunc(p.TopicConfigs, func(s string) bool { return strings.Index(s, "=") < 1 }), "--topic-config", "key=value")
 	check(p.Partitions > 0, "--partitions", "1 or more")
 	check(p.Producers >= 0 && p.Consumers >= 0 && p.Producers+p.Consumers > 0, "--producers and --consumers", "at least one of either")
-	check(p.Rate >= 0, "--rate", "0 (closed loop) or records a second")
+	check(p.Rate >= 0 && p.Rate <= mostRate, "--rate", "0 (closed loop) or up to 10000000 records a second")
 	check(p.Rate > 0 || p.InFlight > 0, "--in-flight", "1 or more in the closed loop")
-	check(p.ValueBytes >= 0, "--value-bytes", "0 or more")
+	check(p.BatchBytes >= leastBatchBytes, "--batch-bytes", "512 or more")
+	check(p.ValueBytes >= 0 && p.ValueBytes <= int(p.BatchBytes)-recordOverhead, "--value-bytes", "0 to 100 less than --batch-bytes")
+	check(p.Linger >= 0, "--linger", "0 or a time")
+	check(p.WarmUp >= 0, "--warm-up", "0 or a time")
+	check(p.Records >= 0, "--records", "0 (no bound) or a number")
+	check(p.Timeout > 0, "--timeout", "a time")
 	check(slices.Contains([]string{"0", "1", "all", "-1"}, p.Acks), "--acks", "0, 1 or all")
 	check(slices.Contains([]string{"none", "gzip", "snappy", "lz4", "zstd"}, p.Compression), "--compression", "none, gzip, snappy, lz4 or zstd")
 	check(p.Payload == "random" || p.Payload == "compressible" || strings.HasPrefix(p.Payload, "file:"), "--payload", "random, compressible or file:PATH")
-	check(p.Duration > 0 || p.Records > 0, "--duration", "a time, or --records with a number")
+	check(p.Duration > 0 || p.Duration == 0 && p.Records > 0, "--duration", "a time, or --records with a number")
 	check(p.Interval >= 10*time.Millisecond, "--interval", "10ms or more")
-	check(p.Idle >= 0 && p.Churn >= 0 && p.Keys >= 0, "--idle-connections, --churn and --keys", "0 or more")
+	check(p.Idle >= 0 && p.Keys >= 0, "--idle-connections and --keys", "0 or more")
+	check(p.Churn >= 0 && p.Churn <= mostChurnRate, "--churn", "0 to 100000 connections a second")
 	check(p.Idle+p.Producers+p.Consumers < 60_000, "--idle-connections", "what one address can have of ports: below 60000")
 	check(!p.Backlog || p.Consumers > 0 && p.Producers > 0, "--backlog", "with producers and consumers")
 	// All of a backlog is read, so all of it is measured.
@@ -93,6 +115,12 @@ func (p *Plan) validate() error {
 	}
 	p.Idempotent = p.Idempotent && p.Acks == "all"
 	return errors.Join(errs...)
+}
+
+func isAddress(s string) bool {
+	host, port, err := net.SplitHostPort(s)
+	n, bad := strconv.Atoi(port)
+	return err == nil && host != "" && bad == nil && n > 0 && n < 1<<16
 }
 
 // before tells whether an intended time lies in the run: what was to be sent

@@ -2,8 +2,7 @@ package generator
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -12,11 +11,11 @@ import (
 	"kaas/bench/pacing"
 )
 
-func (r *run) producerClient() (*kgo.Client, error) {
+func (r *run) producerOptions() []kgo.Opt {
 	p := &r.plan
 	options := []kgo.Opt{
 		kgo.DefaultProduceTopic(p.Topic), kgo.ProducerLinger(p.Linger), kgo.ProducerBatchMaxBytes(p.BatchBytes),
-		kgo.MaxBufferedRecords(max(1<<16, p.InFlight)), kgo.RecordDeliveryTimeout(answerTimeout),
+		kgo.MaxBufferedRecords(max(1<<16, p.InFlight)), kgo.RecordDeliveryTimeout(p.Timeout),
 		kgo.ProducerBatchCompression(map[string]kgo.CompressionCodec{
 			"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 		}[p.Compression]),
@@ -25,12 +24,15 @@ func (r *run) producerClient() (*kgo.Client, error) {
 	if !p.Idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())
 	}
-	return kgo.NewClient(append(r.clientOptions(), options...)...)
+	return append(r.clientOptions(), options...)
 }
 
-// produce runs one producer until the run's end and flushes it.
-func (r *run) produce(ctx context.Context, number int) error {
-	client, err := r.producerClient()
+// stopPatience is how long a run that is interrupted waits for answers.
+const stopPatience = 2 * time.Second
+
+// produce runs one producer until the run's end, and waits for the answers until the context of these ends.
+func (r *run) produce(ctx, answers context.Context, number int) error {
+	client, err := kgo.NewClient(r.producerOptions()...)
 	if err != nil {
 		return err
 	}
@@ -57,6 +59,9 @@ func (r *run) produce(ctx context.Context, number int) error {
 			intended = time.Now()
 		} else if intended = pace.next(); !r.plan.before(intended, r.begin) || !exactlyUntil(ctx, intended) {
 			break
+		} else if r.plan.tooLate(time.Now(), r.begin) {
+			r.unsent.Add(pace.left(intended, r.begin.Add(r.plan.WarmUp+r.plan.Duration)))
+			break
 		}
 		if ctx.Err() != nil {
 			break
@@ -68,7 +73,7 @@ func (r *run) produce(ctx context.Context, number int) error {
 			record.Key = r.keys[i%len(r.keys)]
 		}
 		r.sent.Add(1)
-		client.Produce(context.WithoutCancel(ctx), record, func(record *kgo.Record, err error) {
+		client.Produce(answers, record, func(record *kgo.Record, err error) {
 			r.produced(record, intended, err)
 			pool.Put(record)
 			if closed {
@@ -76,12 +81,20 @@ func (r *run) produce(ctx context.Context, number int) error {
 			}
 		})
 	}
-	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	// Each record ends by itself within the client's time for it; this is for a client that forgets one.
+	flush, cancel := context.WithTimeout(answers, r.plan.Timeout+stopPatience)
 	defer cancel()
-	if err := client.Flush(flush); err != nil {
-		return fmt.Errorf("producer %d: %w", number, errors.Join(errors.New("records were not answered"), err))
+	if client.Flush(flush) != nil {
+		abort, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+		defer cancel()
+		_ = client.AbortBufferedRecords(abort) // they are counted as unanswered, or never
 	}
 	return nil
+}
+
+// tooLate tells whether the run has been over for so long that what is still to be sent is given up.
+func (p *Plan) tooLate(now, begin time.Time) bool {
+	return p.Duration > 0 && now.After(begin.Add(p.WarmUp+p.Duration+p.Timeout))
 }
 
 // pace hands out intended send times. Producers take turns, so that all of
@@ -104,6 +117,11 @@ func (p *pace) next() time.Time {
 	t := p.begin.Add(time.Duration(p.sent * p.every))
 	p.sent++
 	return t
+}
+
+// left is how many records of this producer are due from a time on.
+func (p *pace) left(from, end time.Time) int64 {
+	return int64(math.Ceil(float64(end.Sub(from)) / p.every))
 }
 
 // exactlyUntil is sleepUntil on a goroutine of pacing.Thread, exact to some microseconds. It looks at the run's end each

@@ -27,9 +27,21 @@ func (r *Result) table() string {
 	s := r.Summary
 	var out strings.Builder
 	fmt.Fprintf(&out, "topic %s, %s\n", s.Plan.Topic, s.Plan.words())
-	fmt.Fprintf(&out, "%-12s %12s %10s\n", "", "records/s", "MB/s")
-	fmt.Fprintf(&out, "%-12s %12.0f %10.1f   %d acknowledged, %d failed\n", "produced", s.ProducedPS, s.ProducedMB, s.Acked, s.Failed)
-	fmt.Fprintf(&out, "%-12s %12.0f %10.1f   %d in all, lag at most %d records\n", "consumed", s.ConsumedPS, s.ConsumedMB, s.Consumed, s.MostLag)
+	fmt.Fprintf(&out, "measured for %.1f s after %v of warm-up", s.Seconds, s.Plan.WarmUp)
+	if s.Interrupted {
+		fmt.Fprint(&out, ", and interrupted then")
+	}
+	fmt.Fprintf(&out, "\n%-12s %12s %10s\n", "", "records/s", "MB/s")
+	if s.Plan.Producers > 0 {
+		fmt.Fprintf(&out, "%-12s %12.0f %10.1f   %s\n", "produced", s.ProducedPS, s.ProducedMB, s.outcome())
+	}
+	if s.Plan.Consumers > 0 {
+		fmt.Fprintf(&out, "%-12s %12.0f %10.1f   %d in all", "consumed", s.ConsumedPS, s.ConsumedMB, s.Consumed)
+		if s.Plan.Producers > 0 {
+			fmt.Fprintf(&out, ", lag at most %d records", s.MostLag)
+		}
+		fmt.Fprintln(&out)
+	}
 	fmt.Fprintf(&out, "%-12s %10s %10s %10s %10s %10s %10s %10s\n", "latency, ms", "count", "mean", "p50", "p90", "p99", "p99.9", "max")
 	for _, l := range []struct {
 		name string
@@ -49,8 +61,27 @@ func (r *Result) table() string {
 	return out.String()
 }
 
+// outcome says what became of the records.
+func (s *Summary) outcome() string {
+	words := fmt.Sprintf("%d acknowledged", s.Acked)
+	if s.Plan.Acks == "0" {
+		words = fmt.Sprintf("%d sent, of which nothing is known (acks=0)", s.Acked)
+	}
+	for _, part := range []struct {
+		n    int64
+		what string
+	}{{s.Failed, "failed"}, {s.Unanswered, "not answered"}, {s.Unsent, "not sent any more"}} {
+		if part.n > 0 {
+			words += fmt.Sprintf(", %d %s", part.n, part.what)
+		}
+	}
+	return words
+}
+
 // busy tells whether the client may have been the bottleneck.
-func (s *Summary) busy() bool { return s.CPUSeconds > 0.5*float64(s.Processors)*s.Elapsed }
+func (s *Summary) busy() bool {
+	return s.Elapsed >= 1 && s.CPUSeconds > 0.5*float64(s.Processors)*s.Elapsed // the begin of clients is busy by itself
+}
 
 // words say in one line what was done.
 func (p *Plan) words() string {
@@ -58,7 +89,14 @@ func (p *Plan) words() string {
 	if p.Rate > 0 {
 		loop = fmt.Sprintf("open loop, %.0f records/s: latency counts from the intended time", p.Rate)
 	}
-	return fmt.Sprintf("%d producers, %d consumers, acks=%s, %s", p.Producers, p.Consumers, p.Acks, loop)
+	if p.Producers == 0 {
+		return fmt.Sprintf("%d consumers, what others produce", p.Consumers)
+	}
+	keys := ""
+	if p.Keys > 0 {
+		keys = fmt.Sprintf(", %d keys", p.Keys)
+	}
+	return fmt.Sprintf("%d producers, %d consumers, acks=%s, %d bytes %s%s, compression %s, %s", p.Producers, p.Consumers, p.Acks, p.ValueBytes, p.Payload, keys, p.Compression, loop)
 }
 
 // tiles are the figures that a reader looks for first.
@@ -76,6 +114,8 @@ func (s *Summary) tiles() (tiles [][2]string) {
 	add("ms end to end p99", "%.2f", s.EndToEnd.P99Ms, s.EndToEnd.Count > 0)
 	add("s to read the backlog", "%.2f", s.DrainSeconds, s.Plan.Backlog)
 	add("records failed", "%.0f", float64(s.Failed), s.Failed > 0)
+	add("records not answered", "%.0f", float64(s.Unanswered), s.Unanswered > 0)
+	add("records not sent any more", "%.0f", float64(s.Unsent), s.Unsent > 0)
 	add("CPU s of the generator", "%.2f", s.CPUSeconds, true)
 	return tiles
 }
@@ -88,13 +128,17 @@ func (p Point) line() string {
 	}
 	latency := ""
 	if p.Produce.Count > 0 {
-		latency = fmt.Sprintf("  produce p50 %.2f p99 %.2f ms", p.Produce.P50Ms, p.Produce.P99Ms)
+		latency = fmt.Sprintf("  p50 %.2f p99 %.2f ms", p.Produce.P50Ms, p.Produce.P99Ms)
 	}
 	if p.EndToEnd.Count > 0 {
 		latency += fmt.Sprintf("  end to end p99 %.2f ms", p.EndToEnd.P99Ms)
 	}
-	return fmt.Sprintf("%6.1f s  in %9.0f/s %7.1f MB/s  out %9.0f/s %7.1f MB/s  lag %9d%s  own CPU %.1f%s",
-		p.Second, p.ProducedPS, p.ProducedMB, p.ConsumedPS, p.ConsumedMB, p.LagRecords, latency, p.CPUFraction, phase)
+	failed := ""
+	if p.Failed > 0 {
+		failed = fmt.Sprintf("  failed %d", p.Failed)
+	}
+	return fmt.Sprintf("%.0f s%s  in %.0f/s %.1f MB/s  out %.0f/s %.1f MB/s  lag %d%s%s  own CPU %.1f",
+		p.Second, phase, p.ProducedPS, p.ProducedMB, p.ConsumedPS, p.ConsumedMB, p.LagRecords, failed, latency, p.CPUFraction)
 }
 
 //go:embed assets/uPlot.iife.min.js
@@ -160,12 +204,27 @@ func (r *Result) plots() (plots []series) {
 		}
 		plots = append(plots, s)
 	}
+	// The warm-up is in no distribution, so it is a gap in the latencies.
+	of := func(latency func(Point) Latency, value func(Latency) float64) func(Point) float64 {
+		return func(p Point) float64 {
+			if p.WarmUp {
+				return 0
+			}
+			return value(latency(p))
+		}
+	}
+	quantiles := func(title string, latency func(Point) Latency, measured int64) {
+		if measured > 0 {
+			over(title, true, []string{"p50", "p99", "p99.9", "max"}, of(latency, func(l Latency) float64 { return l.P50Ms }), of(latency, func(l Latency) float64 { return l.P99Ms }),
+				of(latency, func(l Latency) float64 { return l.P999Ms }), of(latency, func(l Latency) float64 { return l.MaxMs }))
+		}
+	}
 	over("Throughput, MB/s", false, []string{"produced", "consumed"}, func(p Point) float64 { return p.ProducedMB }, func(p Point) float64 { return p.ConsumedMB })
-	over("Produce latency, ms", true, []string{"p50", "p99", "p99.9", "max"}, func(p Point) float64 { return p.Produce.P50Ms },
-		func(p Point) float64 { return p.Produce.P99Ms }, func(p Point) float64 { return p.Produce.P999Ms }, func(p Point) float64 { return p.Produce.MaxMs })
-	over("End-to-end latency, ms", true, []string{"p50", "p99", "p99.9", "max"}, func(p Point) float64 { return p.EndToEnd.P50Ms },
-		func(p Point) float64 { return p.EndToEnd.P99Ms }, func(p Point) float64 { return p.EndToEnd.P999Ms }, func(p Point) float64 { return p.EndToEnd.MaxMs })
-	over("Consumer lag, records", false, []string{"lag"}, func(p Point) float64 { return float64(p.LagRecords) })
+	quantiles("Produce latency, ms", func(p Point) Latency { return p.Produce }, r.Summary.Produce.Count)
+	quantiles("End-to-end latency, ms", func(p Point) Latency { return p.EndToEnd }, r.Summary.EndToEnd.Count)
+	if r.Summary.Plan.Consumers > 0 && r.Summary.Plan.Producers > 0 {
+		over("Consumer lag, records", false, []string{"lag"}, func(p Point) float64 { return float64(p.LagRecords) })
+	}
 	over("The generator's own CPU, processors", false, []string{"CPU"}, func(p Point) float64 { return p.CPUFraction })
 	for _, name := range []string{"produce", "end to end", "connect"} {
 		if c, ok := r.curves[name]; ok {

@@ -5,18 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sys/unix"
 )
-
-// answerTimeout bounds every wait for the broker.
-const answerTimeout = 60 * time.Second
 
 // unansweredPatience is how long records of acks=0 may not come before they count as lost.
 const unansweredPatience = 3 * time.Second
@@ -34,6 +33,7 @@ type run struct {
 
 	// Counted from the begin, warm-up included.
 	sent, acknowledged, acknowledgedBytes, failed atomic.Int64
+	unanswered, unsent                            atomic.Int64 // no answer came; given up before it was sent
 	consumed, consumedBytes                       atomic.Int64
 	firstFailure                                  atomic.Pointer[error]
 	// When the last answer came and the last records were read, in nanoseconds since
@@ -62,14 +62,18 @@ type Point struct {
 
 // Summary is a whole run, without its warm-up.
 type Summary struct {
-	Kind     string  `json:"kind"` // summary
-	Time     string  `json:"time"`
-	Plan     Plan    `json:"plan"`
-	Seconds  float64 `json:"seconds"`
-	Sent     int64   `json:"sent"`
-	Acked    int64   `json:"acknowledged"`
-	Failed   int64   `json:"failed"`
-	Consumed int64   `json:"consumed"`
+	Kind    string  `json:"kind"` // summary
+	Time    string  `json:"time"`
+	Plan    Plan    `json:"plan"`
+	Seconds float64 `json:"seconds"`
+	Sent    int64   `json:"sent"`
+	Acked   int64   `json:"acknowledged"`
+	Failed  int64   `json:"failed"` // with an error
+	// Sent and never answered, and those whose time had come and that were not sent any more.
+	Unanswered  int64 `json:"unanswered"`
+	Unsent      int64 `json:"unsent"`
+	Interrupted bool  `json:"interrupted"` // by a signal
+	Consumed    int64 `json:"consumed"`
 	// Of the measured intervals.
 	ProducedPS   float64 `json:"producedPerSec"`
 	ProducedMB   float64 `json:"producedMBPerSec"`
@@ -99,7 +103,12 @@ func (r *run) measured(intended time.Time) bool {
 }
 
 func (r *run) produced(record *kgo.Record, intended time.Time, err error) {
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.Is(err, kgo.ErrAborting) || errors.Is(err, kgo.ErrClientClosed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		r.unanswered.Add(1)
+		return
+	default:
 		r.failed.Add(1)
 		r.firstFailure.CompareAndSwap(nil, &err)
 		return
@@ -126,25 +135,28 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	configs := map[string]*string{}
 	for _, setting := range r.plan.TopicConfigs {
-		key, value, ok := strings.Cut(setting, "=")
-		if !ok {
-			return fmt.Errorf("--topic-config %s: allowed is key=value", setting)
-		}
+		key, value, _ := strings.Cut(setting, "=")
 		configs[key] = &value
 	}
 	topics, err := admin.ListTopics(ctx, r.plan.Topic)
 	if err != nil {
 		return err
 	}
-	if !topics.Has(r.plan.Topic) {
+	switch err := topics[r.plan.Topic].Err; {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		made, err := admin.CreateTopic(ctx, r.plan.Partitions, 1, configs, r.plan.Topic)
-		if err := errors.Join(err, made.Err); err != nil {
+		if err != nil {
+			if made.ErrMessage != "" {
+				err = fmt.Errorf("%w (%s)", err, made.ErrMessage)
+			}
 			return fmt.Errorf("create topic %s: %w", r.plan.Topic, err)
 		}
 		r.made = true
+	case err != nil:
+		return fmt.Errorf("topic %s: %w", r.plan.Topic, err)
 	}
 	r.starts = map[int32]int64{}
-	for deadline := time.Now().Add(answerTimeout); ; {
+	for deadline := time.Now().Add(r.plan.Timeout); ; {
 		ends, err := admin.ListEndOffsets(ctx, r.plan.Topic)
 		if err == nil {
 			err = ends.Error()
@@ -153,10 +165,9 @@ func (r *run) prepare(ctx context.Context) error {
 			ends.Each(func(o kadm.ListedOffset) { r.starts[o.Partition] = o.Offset })
 			return r.placeGroup(ctx, admin)
 		}
-		if time.Now().After(deadline) {
+		if time.Now().After(deadline) || !sleepUntil(ctx, time.Now().Add(5*time.Millisecond)) {
 			return fmt.Errorf("topic %s is not served: %w", r.plan.Topic, err)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 
@@ -170,10 +181,13 @@ func (r *run) leave(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.plan.Timeout)
 	defer cancel()
 	deleted, err := kadm.NewClient(client).DeleteTopic(ctx, r.plan.Topic)
-	if err := errors.Join(err, deleted.Err); err != nil {
+	if err == nil {
+		err = deleted.Err
+	}
+	if err != nil {
 		return fmt.Errorf("delete topic %s: %w", r.plan.Topic, err)
 	}
 	return nil
@@ -207,6 +221,13 @@ func Run(ctx context.Context, plan Plan, progress func(Point)) (result *Result, 
 	for i := range plan.Keys {
 		r.keys = append(r.keys, fmt.Appendf(nil, "key-%d", i))
 	}
+	// What can't be is told before a topic is made.
+	if _, err := newPayload(&plan, 0); err != nil {
+		return nil, err
+	}
+	if err := kgo.ValidateOpts(r.producerOptions()...); err != nil {
+		return nil, err
+	}
 	defer func() { err = errors.Join(err, r.leave(ctx)) }()
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
@@ -225,12 +246,28 @@ func Run(ctx context.Context, plan Plan, progress func(Point)) (result *Result, 
 	}
 	r.begin = time.Now()
 	s := newSampler(r, progress)
-	err = errors.Join(r.work(ctx), s.stop())
+	err = r.work(ctx)
+	s.stop()
 	result = s.result()
+	result.Summary.Interrupted = ctx.Err() != nil
+	return result, errors.Join(err, r.shortfall(ctx))
+}
+
+// shortfall says what a run lacks.
+func (r *run) shortfall(ctx context.Context) (err error) {
 	if failure := r.firstFailure.Load(); failure != nil {
-		err = errors.Join(err, fmt.Errorf("%d records were not taken; the first: %w", r.failed.Load(), *failure))
+		err = fmt.Errorf("%d records were not taken; the first: %w", r.failed.Load(), *failure)
 	}
-	return result, err
+	if ctx.Err() != nil {
+		return errors.Join(err, errors.New("interrupted: what is shown is of the time until then"))
+	}
+	if n := r.unanswered.Load(); n > 0 {
+		err = errors.Join(err, fmt.Errorf("%d records had no answer within %v", n, r.plan.Timeout))
+	}
+	if n := r.unsent.Load(); n > 0 {
+		err = errors.Join(err, fmt.Errorf("%d records were still to be sent %v after the last intended time, and are in no latency: the rate is more than the brokers or this generator can do", n, r.plan.Timeout))
+	}
+	return err
 }
 
 // work runs producers, consumers and connections to their ends.
@@ -244,6 +281,9 @@ func (r *run) work(ctx context.Context) error {
 	}
 	consuming, stopConsumers := context.WithCancel(ctx)
 	defer stopConsumers()
+	answers, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopPatience, giveUp) })()
 	var producers, others sync.WaitGroup
 	var failures failureList
 	for i := range r.plan.Producers {
@@ -251,7 +291,7 @@ func (r *run) work(ctx context.Context) error {
 		if r.plan.Rate > 0 {
 			paced = ctx
 		}
-		producers.Go(func() { failures.add(r.produce(paced, i)) })
+		producers.Go(func() { failures.add(r.produce(paced, answers, i)) })
 	}
 	if r.plan.Churn > 0 {
 		others.Go(func() { failures.add(r.churn(consuming)) })
@@ -280,7 +320,7 @@ func (r *run) awaitConsumers(ctx context.Context, failures *failureList) error {
 	if len(r.consumers) == 0 || r.plan.Producers == 0 {
 		return nil
 	}
-	patience := answerTimeout
+	patience := r.plan.Timeout
 	if r.plan.Acks == "0" {
 		patience = unansweredPatience
 	}
@@ -307,13 +347,16 @@ type failureList struct {
 	errs []error
 }
 
+// add keeps an error, once: what befalls one client befalls all.
 func (f *failureList) add(err error) {
 	if err == nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.errs = append(f.errs, err)
+	if !slices.ContainsFunc(f.errs, func(other error) bool { return other.Error() == err.Error() }) {
+		f.errs = append(f.errs, err)
+	}
 }
 
 func (f *failureList) join() error {

@@ -46,10 +46,9 @@ func (s *sampler) follow() {
 	}
 }
 
-func (s *sampler) stop() error {
+func (s *sampler) stop() {
 	close(s.ended)
 	<-s.done
-	return nil
 }
 
 func (s *sampler) sample() {
@@ -65,7 +64,7 @@ func (s *sampler) sample() {
 		Kind: "interval", Second: now.Sub(r.begin).Seconds(), WarmUp: s.at.Before(r.begin.Add(r.plan.WarmUp)),
 		ProducedPS: float64(acknowledged-s.acknowledged) / seconds, ProducedMB: float64(acknowledgedBytes-s.acknowledgedBytes) / seconds / 1e6,
 		ConsumedPS: float64(consumed-s.consumed) / seconds, ConsumedMB: float64(consumedBytes-s.consumedBytes) / seconds / 1e6,
-		Failed: r.failed.Load(), Produce: produce, EndToEnd: endToEnd, CPUFraction: (cpu - s.cpu).Seconds() / seconds,
+		Failed: r.failed.Load() + r.unanswered.Load(), Produce: produce, EndToEnd: endToEnd, CPUFraction: (cpu - s.cpu).Seconds() / seconds,
 	}
 	if r.plan.Consumers > 0 {
 		p.LagRecords = max(acknowledged-consumed, 0)
@@ -102,7 +101,7 @@ func (s *sampler) result() *Result {
 	consuming := between(begin, r.lastRead.Load())
 	summary := Summary{
 		Kind: "summary", Time: r.begin.UTC().Format(time.RFC3339), Plan: r.plan, Seconds: seconds,
-		Sent: r.sent.Load(), Acked: s.acknowledged, Failed: r.failed.Load(), Consumed: s.consumed,
+		Sent: r.sent.Load(), Acked: s.acknowledged, Failed: r.failed.Load(), Unanswered: r.unanswered.Load(), Unsent: r.unsent.Load(), Consumed: s.consumed,
 		ProducedPS: float64(s.measuredAcknowledged) / producing, ProducedMB: float64(s.measuredAcknowledgedB) / producing / 1e6,
 		ConsumedPS: float64(s.measuredConsumed) / consuming, ConsumedMB: float64(s.measuredConsumedB) / consuming / 1e6,
 		MostLag: s.mostLag, Produce: latencyOf(r.produceLatency.total), EndToEnd: latencyOf(r.endToEnd.total), Connect: latencyOf(r.connects.total),

@@ -55,6 +55,7 @@ func readSecurity(path string) (s security, err error) {
 	protocol := strings.ToUpper(take("security.protocol", "PLAINTEXT"))
 	mechanism, jaas := take("sasl.mechanism", ""), take("sasl.jaas.config", "")
 	truststore, kind := take("ssl.truststore.location", ""), take("ssl.truststore.type", "PEM")
+	keystore, keyKind := take("ssl.keystore.location", ""), take("ssl.keystore.type", "PEM")
 	identification := take("ssl.endpoint.identification.algorithm", "https")
 	for key := range values {
 		if securityKeys.MatchString(key) {
@@ -64,7 +65,10 @@ func readSecurity(path string) (s security, err error) {
 	encrypted := protocol == "SSL" || protocol == "SASL_SSL"
 	switch {
 	case encrypted:
-		if s.tls, err = clientTLS(truststore, kind, identification); err != nil {
+		if s.tls, err = clientTLS(truststore, kind, identification); err == nil && keystore != "" {
+			err = showing(s.tls, keystore, keyKind)
+		}
+		if err != nil {
 			return s, fmt.Errorf("--command-config %s: %w", path, err)
 		}
 	case protocol != "PLAINTEXT" && protocol != "SASL_PLAINTEXT":
@@ -110,6 +114,19 @@ func clientTLS(truststore, kind, identification string) (*tls.Config, error) {
 	return config, nil
 }
 
+// showing makes the client show a certificate: a file in PEM that holds it and its key, as Kafka's tools want it.
+func showing(config *tls.Config, keystore, kind string) error {
+	if !strings.EqualFold(kind, "PEM") {
+		return fmt.Errorf("ssl.keystore.type=%s: allowed is PEM", kind)
+	}
+	pair, err := tls.LoadX509KeyPair(keystore, keystore)
+	if err != nil {
+		return fmt.Errorf("ssl.keystore.location: %w", err)
+	}
+	config.Certificates = []tls.Certificate{pair}
+	return nil
+}
+
 func clientSASL(mechanism, jaas string) (sasl.Mechanism, error) {
 	options := map[string]string{}
 	for _, match := range jaasOption.FindAllStringSubmatch(jaas, -1) {
@@ -145,7 +162,7 @@ func (r *run) clientOptions() []kgo.Opt {
 
 // dial opens a bare connection as the clients do, but does not log in.
 func (r *run) dial(ctx context.Context) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: answerTimeout}
+	dialer := net.Dialer{Timeout: r.plan.Timeout}
 	if r.security.tls == nil {
 		return dialer.DialContext(ctx, "tcp", r.plan.Bootstrap[0])
 	}

@@ -50,7 +50,9 @@ func TestSecurity(t *testing.T) {
 		"security.protocol=HTTPS\n":                                                      "allowed is PLAINTEXT",
 		"security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\n" + login:                    "allowed is PLAIN",
 		"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n":                             "username=",
-		"security.protocol=SSL\nssl.keystore.location=/k\n":                              "ssl.keystore.location is not supported",
+		"security.protocol=SSL\nssl.keystore.location=/k\n":                              "ssl.keystore.location: open /k",
+		"security.protocol=SSL\nssl.keystore.location=/k\nssl.keystore.type=JKS\n":       "ssl.keystore.type=JKS: allowed is PEM",
+		"security.protocol=SSL\nssl.cipher.suites=x\n":                                   "ssl.cipher.suites is not supported",
 		"security.protocol=SSL\nssl.truststore.location=/none\n":                         "ssl.truststore.location",
 		"security.protocol=SSL\nssl.truststore.location=" + dir + "/client.properties\n": "no certificate",
 	} {
