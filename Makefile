@@ -70,7 +70,8 @@ conformance: build
 kubernetes: build
 	bin="$$(e2e/kubernetes/build)" && KUBERNETES_BIN="$$bin" KAAS_BIN=$(abspath kaas) $(GO) test -tags kubernetes -count=1 -v -timeout 10m ./e2e/kubernetes
 
-# Where kaas stands against the limits of this machine: about 15 minutes, alone.
+# Where kaas stands against the limits of this machine: about 15 minutes, alone. Ctrl-C keeps
+# the rows of the scenarios that are through; what failed is a row and stops nothing.
 # ROWS=durable,tail measures only these scenarios; ./kaas bench --list names all.
 # A run in pieces is one table with make bench-table.
 bench: build bin/kaas-without-profile
@@ -79,15 +80,16 @@ bench: build bin/kaas-without-profile
 bin/kaas-without-profile: FORCE
 	CGO_ENABLED=0 $(GO) build -trimpath -pgo=off -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/kaas
 
-# Side by side with Apache Kafka (Java and Maven), or with the broker at RIVAL=host:port.
+# Side by side with Apache Kafka (Java and Maven), or with the broker at RIVAL=host:port: about 20 minutes, alone.
 # ROWS='storm;latency' compares only these; ./kaas bench compare --list names all.
 RIVAL ?= kafka
 bench-compare: build
 	./kaas bench compare --rival $(RIVAL) --rows '$(ROWS)' $(BENCHFLAGS)
 
 # The newest row of each target, of whichever run; BENCHFLAGS='--commit 190826d --all'
+# INTO=docs/benchmarks.md writes the table there as well.
 bench-table: build
-	./kaas bench table $(BENCHFLAGS)
+	./kaas bench table --into '$(INTO)' $(BENCHFLAGS)
 
 # A new profile for the build, from the scenarios of bench-compare against kaas alone.
 profile: build

@@ -2,9 +2,11 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"kaas/bench/goals"
 	"kaas/bench/rig"
 )
 
@@ -130,7 +133,7 @@ func TestScenariosThatFail(t *testing.T) {
 		},
 	} {
 		s := scenario{name: name, limit: time.Second, run: run}
-		figures := s.measure(options{}, io.Discard)
+		figures := s.measure(t.Context(), options{}, io.Discard)
 		if len(figures) == 0 || figures[len(figures)-1].Verdict != failed {
 			t.Errorf("%s: %+v", name, figures)
 		}
@@ -140,12 +143,121 @@ func TestScenariosThatFail(t *testing.T) {
 	}
 }
 
+// TestInterruptedScenario: a signal ends what runs, and what a scenario starts after that.
+func TestInterruptedScenario(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	s := scenario{name: "long", run: func(o options, _ io.Writer) ([]figure, error) {
+		for i := range 2 {
+			child, err := rig.StartProcess("sleep", "100")
+			if err != nil {
+				return nil, err
+			}
+			o.Children.add(child)
+			if i == 0 {
+				interrupt()
+			}
+			<-child.Exited
+		}
+		return nil, errors.New("its children are gone")
+	}}
+	figures := s.measure(ctx, options{}, io.Discard)
+	if note := figures[len(figures)-1].Note; !strings.HasPrefix(note, "interrupted") {
+		t.Errorf("%q", note)
+	}
+	dir := t.TempDir()
+	var out bytes.Buffer
+	if err := runAll(ctx, options{Rows: "acls", Results: dir, DataParent: dir, Broker: "/nowhere"}, &out); !errors.Is(err, errInterrupted) {
+		t.Errorf("%v\n%s", err, &out)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("rows of an interrupted scenario, or its directory: %v %v", files, err)
+	}
+}
+
+// TestScenarioPlan: those with targets come first, and a run of all takes half an hour at most.
+func TestScenarioPlan(t *testing.T) {
+	t.Parallel()
+	total := 0
+	for _, s := range scenarios() {
+		total += s.seconds
+		if s.seconds <= 0 || s.most(2) < 2*s.usually(2) || s.usually(4) != 2*s.usually(2) || s.usually(1) != s.usually(2) {
+			t.Errorf("%s: %d s, at most %v", s.name, s.seconds, s.most(2))
+		}
+	}
+	if total > 30*60 {
+		t.Errorf("all scenarios take %d s", total)
+	}
+	var names []string
+	for _, s := range scenarios() {
+		names = append(names, s.name, s.name+", 64 KB")
+	}
+	names = append(append(names, compareRows()...), "1000 records/s of 1 KB at intended times, acks=1")
+	if unknown := goals.Unknown(names); len(unknown) > 0 {
+		t.Errorf("these targets name no scenario and no row of a comparison: %q", unknown)
+	}
+}
+
+// TestPartsOfAComparison: a part that fails is a row, one whose sides are gone has them again, and a signal or too long a time
+// ends the sides.
+func TestPartsOfAComparison(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sides [2]*contender
+	for i := range sides {
+		c := &contender{name: []string{"kaas", "rival"}[i]}
+		if c.address, err = rig.FreeAddress(); err != nil {
+			t.Fatal(err)
+		}
+		c.command = []string{self, "bench", "echo-loop", c.address}
+		if err := c.start(); err != nil {
+			t.Fatal(err)
+		}
+		sides[i] = c
+	}
+	defer func() {
+		if err := closeSides(sides); err != nil {
+			t.Error(err)
+		}
+	}()
+	o := compareOptions{}
+	last := func(figures []figure) figure {
+		return figures[slices.IndexFunc(figures, func(f figure) bool { return f.Verdict == failed })]
+	}
+	part := part{"p", "p", func() ([]figure, error) { sides[0].kill(); return nil, errors.New("no answer") }}
+	if f := last(o.measure(t.Context(), part, sides, io.Discard)); f.Note != "no answer" {
+		t.Errorf("%+v", f)
+	}
+	<-sides[0].process.Exited
+	ctx, interrupt := context.WithCancel(t.Context())
+	part.run = func() ([]figure, error) {
+		for _, side := range sides {
+			conn, err := net.Dial("tcp", side.address)
+			if err != nil {
+				return nil, err
+			}
+			_ = conn.Close()
+		}
+		interrupt()
+		for _, side := range sides {
+			<-side.process.Exited
+		}
+		return nil, nil
+	}
+	if f := last(o.measure(ctx, part, sides, io.Discard)); f.Note != "interrupted" {
+		t.Errorf("%+v", f)
+	}
+}
+
 func TestSelected(t *testing.T) {
 	t.Parallel()
 	if chosen, err := selected("tail, com.*"); err != nil || len(chosen) != 2 || chosen[0].name != "tail" || chosen[1].name != "commits" {
 		t.Errorf("%v %v", chosen, err)
 	}
-	if _, err := selected("none"); err == nil || !strings.Contains(err.Error(), "there are micro start-up") {
+	if _, err := selected("none"); err == nil || !strings.Contains(err.Error(), "there are bytes drain") {
 		t.Error(err)
 	}
 	if chosen, err := selected(""); err != nil || len(chosen) != len(scenarios()) {
@@ -222,51 +334,6 @@ func TestContestFigures(t *testing.T) {
 	}
 	if only := chosen(" storm ;latency"); !only("storm: 1 to 10") || !only(latencyRows) || only(restRows) || !chosen("")(restRows) {
 		t.Error("rows are chosen by parts of their names")
-	}
-}
-
-// TestPieces: what was measured in pieces is one table, of each scenario its newest run, and a target without a row says so.
-func TestPieces(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	run := func(commit, at string, figures ...figure) {
-		t.Helper()
-		if _, err := (header{Time: at, Commit: commit, Host: host{Load1: 0.3}}).save(dir, figures); err != nil {
-			t.Fatal(err)
-		}
-	}
-	echo := func(value float64) figure {
-		return newFigure("storm", "kaas", "requests per CPU second, ratio to a bare gnet echo", "1", "", []float64{value}).atLeast(0.5)
-	}
-	run("aaaa", "2026-01-01T10:00:00Z", echo(0.4), newFigure("storm", "kaas", "a row that is measured no more", "1", "", []float64{1}))
-	run("bbbb", "2026-01-01T12:00:00Z", echo(0.6))
-	run("bbbb", "2026-01-01T11:00:00Z", echo(0.5)) // began before and ended after the one that counts
-	run("bbbb", "2026-01-02T09:00:00Z", failure("drain", errors.New("the disk is gone\nand more")))
-	run("bbbb", "2026-01-02T09:30:00Z", failure("bytes", errors.New("no space")))
-	for _, c := range []struct {
-		commit string
-		since  time.Time
-		want   []string
-		not    string
-	}{
-		{"", time.Time{}, []string{"0.6", "met", "bbbb", "drain: the disk is gone", "bytes: no space", "not measured"}, "no more"},
-		{"aa", time.Time{}, []string{"0.4", "missed", "no more"}, "drain: "},
-		{"", time.Date(2026, 1, 1, 11, 30, 0, 0, time.UTC), []string{"0.6"}, "0.4"},
-	} {
-		lines, err := readResults(dir, c.commit, c.since)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var out bytes.Buffer
-		writeTable(&out, lines, true)
-		for _, want := range c.want {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("%+v: no %q in\n%s", c, want, &out)
-			}
-		}
-		if strings.Contains(out.String(), c.not) {
-			t.Errorf("%+v: %q in\n%s", c, c.not, &out)
-		}
 	}
 }
 

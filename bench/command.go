@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"kaas/bench/generator"
+	"kaas/bench/goals"
 	"kaas/bench/rig"
 )
 
@@ -50,8 +51,9 @@ loop of the same run, in the order A B B A, and the processor time of both is
 read from outside. Each row says its commit, host, spread, target and whether
 that was met. A scenario that fails is a row that says so.
 Measure alone: other work on the machine is in every figure. All scenarios take
-about 15 minutes; in pieces (--rows) they are as good, and bench table puts the
-rows together.
+about 15 minutes, those with targets come first; in pieces (--rows) they are as
+good, and bench table puts the rows together. An interrupt (ctrl-C) keeps the
+rows of the scenarios that had come to their ends.
 
 For a broker that runs already, of whatever make: load puts a load on it, frames
 is the one for limits, compare --rival host:port runs the same loads on it and
@@ -72,11 +74,13 @@ on kaas.`,
 			o.Bytes, o.RecoveryBytes = megabytes*1_000_000, recoveryMegabytes*1_000_000
 			if list {
 				for _, s := range scenarios() {
-					fmt.Fprintf(command.OutOrStdout(), "%-14s %s\n", s.name, s.about)
+					fmt.Fprintf(command.OutOrStdout(), "%-14s %4d s  %s\n", s.name, s.seconds, s.about)
 				}
 				return nil
 			}
-			return runAll(o, command.OutOrStdout())
+			ctx, stop := generator.UntilSignal(command.Context())
+			defer stop()
+			return runAll(ctx, o, command.OutOrStdout())
 		},
 	}
 	self, err := os.Executable()
@@ -94,7 +98,7 @@ on kaas.`,
 	flags.StringVar(&o.WithoutProfile, "without-profile", filepath.Join("bin", "kaas-without-profile"), "the same program built with -pgo=off, for the scenario pgo")
 	flags.IntVar(&o.Rounds, "rounds", 2, "rounds of A B B A")
 	flags.IntVar(&o.Starts, "starts", 15, "measured starts of the broker")
-	command.AddCommand(generator.Command(), framesCommand(), rawCommand(), echoCommand(), compareCommand(self), tableCommand(), profileCommand(self), checkCommand(self), baselineCommand(self))
+	command.AddCommand(generator.Command(), framesCommand(), rawCommand(), echoCommand(), pollsCommand(), compareCommand(self), goals.Command(), profileCommand(self), checkCommand(self), baselineCommand(self))
 	return command
 }
 
@@ -129,7 +133,9 @@ address of a broker that runs. Each row says what was durable.`,
 			if err := o.check(); err != nil {
 				return err
 			}
-			return runCompare(o, command.OutOrStdout())
+			ctx, stop := generator.UntilSignal(command.Context())
+			defer stop()
+			return runCompare(ctx, o, command.OutOrStdout())
 		},
 	}
 	flags := command.Flags()
@@ -254,6 +260,22 @@ func echoCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE:   func(_ *cobra.Command, arguments []string) error { return rig.RunEcho(arguments[0]) },
+	}
+}
+
+// pollsCommand is the process of the raw loop that idle consumers wait at.
+func pollsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "polls-loop ADDRESS WAIT",
+		Hidden: true,
+		Args:   cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, arguments []string) error {
+			wait, err := time.ParseDuration(arguments[1])
+			if err != nil {
+				return err
+			}
+			return rig.RunPolls(arguments[0], wait)
+		},
 	}
 }
 

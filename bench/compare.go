@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,8 +34,10 @@ type compareOptions struct {
 // kafkaRival is Apache Kafka, which is started here.
 const kafkaRival = "kafka"
 
-// runCompare measures kaas and a rival side by side.
-func runCompare(o compareOptions, out io.Writer) (err error) {
+// runCompare measures kaas and a rival side by side. A part that fails or takes too long is a row that says so, and the others
+// run all the same, on sides that are started again where one has gone. When ctx ends, what runs is given up, and what was
+// measured before is kept.
+func runCompare(ctx context.Context, o compareOptions, out io.Writer) (err error) {
 	r, err := newRow(o.DataParent)
 	if err != nil {
 		return err
@@ -42,28 +46,35 @@ func runCompare(o compareOptions, out io.Writer) (err error) {
 		fmt.Fprintf(out, "the load average is %.1f: other work of this machine is in every figure\n", r.Host.Load1)
 	}
 	r.Settings = map[string]string{"megabytes": fmt.Sprint(o.Bytes / 1_000_000), "rounds": fmt.Sprint(o.Rounds), "rival": o.Rival, "warmUp": o.WarmUp.String()}
-	ours, err := startBroker(o.options, rig.CostOfAByte(1), deleteAtOnce)
+	sides, err := o.startSides(out)
+	defer func() { err = errors.Join(err, closeSides(sides)) }()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ours.close()) }()
-	rival, err := startRival(o)
-	if err != nil {
-		return err
+	// A signal ends the sides, and with them what waits for their answers.
+	giveUp := func() {
+		for _, side := range sides {
+			side.kill()
+		}
 	}
-	defer func() { err = errors.Join(err, rival.close()) }()
-	if err := warmRival(o, rival, out); err != nil {
+	defer context.AfterFunc(ctx, giveUp)()
+	if err := warmRival(o, sides[1], o.WarmUp, out); err != nil {
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
 		return fmt.Errorf("warm-up of %s: %w", o.Rival, err)
 	}
-	sides := [2]*contender{{name: "kaas", address: ours.address, process: ours.Process}, rival}
 	begin, path := time.Now(), ""
-	for _, p := range o.parts(sides, out) {
-		began := time.Now()
-		figures, err := p.run()
-		if err != nil { // the others are still worth having
-			figures = append(figures, failure(p.scenario, err))
+	parts := o.parts(sides, out)
+	for i, p := range parts {
+		fmt.Fprintf(out, "--- %d of %d, after %v: %s\n", i+1, len(parts), time.Since(begin).Round(time.Second), p.scenario)
+		figures := o.measure(ctx, p, sides, out)
+		if ctx.Err() != nil {
+			break // what it has is of a part of it
 		}
-		fmt.Fprintf(out, "%s took %.0f s\n", p.name, time.Since(began).Seconds())
+		if judged := targets(figures); len(judged) > 0 {
+			fmt.Fprint(out, tableOf(judged))
+		}
 		r.Figures = append(r.Figures, figures...)
 		// At once: a run that is ended early leaves what it has.
 		if path, err = r.save(o.Results, figures); err != nil {
@@ -73,6 +84,87 @@ func runCompare(o compareOptions, out io.Writer) (err error) {
 	fmt.Fprintf(out, "=== %s\n%s\n%s\n%s=== %s, %.0f s in all\n", r.about(), tableOf(r.Figures), notesOf(r.Figures), tableOf(targets(r.Figures)), verdicts(r.Figures), time.Since(begin).Seconds())
 	if path != "" {
 		fmt.Fprintf(out, "%d rows were added to %s\n", len(r.Figures), path)
+	}
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	return nil
+}
+
+// mostOfAPart is when a part of a comparison is given up; usually it takes half a minute, and a minute with latencies.
+const mostOfAPart = 4 * time.Minute
+
+// measure runs one part within its limit and turns what goes wrong into a row.
+func (o compareOptions) measure(ctx context.Context, p part, sides [2]*contender, out io.Writer) (figures []figure) {
+	began, most := time.Now(), mostOfAPart*time.Duration(max(o.Rounds, usualRounds))/usualRounds
+	err := o.revive(sides, out)
+	if err == nil {
+		limited, cancel := context.WithTimeout(ctx, most)
+		stop := context.AfterFunc(limited, func() {
+			for _, side := range sides {
+				side.kill()
+			}
+		})
+		figures, err = p.run()
+		stop()
+		switch {
+		case ctx.Err() != nil:
+			err = errors.Join(errors.New("interrupted"), err)
+		case limited.Err() != nil:
+			err = errors.Join(fmt.Errorf("it took more than %v", most), err)
+		}
+		cancel()
+	}
+	if err != nil { // the others are still worth having
+		fmt.Fprintf(out, "%s failed: %v\n", p.scenario, err)
+		figures = append(figures, failure(p.scenario, err))
+	}
+	fmt.Fprintf(out, "%s took %.0f s\n", p.name, time.Since(began).Seconds())
+	return append(figures, newFigure(p.scenario, loadSide, "duration of the scenario", "s", "", []float64{time.Since(began).Seconds()}))
+}
+
+// startSides starts kaas and, unless it runs already, the rival.
+func (o compareOptions) startSides(out io.Writer) (sides [2]*contender, err error) {
+	ours, err := startBroker(o.options, rig.CostOfAByte(1), deleteAtOnce)
+	if err != nil {
+		return sides, err
+	}
+	sides[0] = &contender{name: "kaas", address: ours.address, process: ours.Process, dir: ours.dir, command: ours.arguments}
+	fmt.Fprintf(out, "starting %s\n", o.Rival)
+	sides[1], err = startRival(o)
+	return sides, err
+}
+
+func closeSides(sides [2]*contender) error {
+	var failures []error
+	for _, side := range sides {
+		if side != nil {
+			failures = append(failures, side.close())
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// revive starts again what has ended since it was started here.
+func (o compareOptions) revive(sides [2]*contender, out io.Writer) error {
+	for i, side := range sides {
+		if side.process == nil || side.foreign {
+			continue
+		}
+		select {
+		case <-side.process.Exited:
+		default:
+			continue
+		}
+		fmt.Fprintf(out, "%s has ended and is started again; its last words: %s\n", side.name, side.process.Output)
+		if err := side.start(); err != nil {
+			return fmt.Errorf("%s: %w", side.name, err)
+		}
+		if i == 1 {
+			if err := warmRival(o, side, o.WarmUp, out); err != nil {
+				return fmt.Errorf("warm-up of %s: %w", side.name, err)
+			}
+		}
 	}
 	return nil
 }
@@ -107,8 +199,10 @@ func (o compareOptions) parts(sides [2]*contender, out io.Writer) (parts []part)
 // time is not known.
 type contender struct {
 	name, address string
+	mu            sync.Mutex // process is written with it, and read with it by kill: all else is of the run's goroutine
 	process       *rig.Process
 	dir           string        // to be removed
+	command       []string      // that starts it; none when it is foreign
 	foreign       bool          // the process is not ours to end
 	ready         time.Duration // exec to the first connection, when it was started here
 	driver        *rig.Driver
@@ -124,6 +218,31 @@ func (c *contender) close() error {
 		return nil
 	}
 	return os.RemoveAll(c.dir)
+}
+
+// start runs the process, on what an earlier one has left.
+func (c *contender) start() error {
+	p, err := rig.StartProcess(c.command[0], c.command[1:]...)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.process = p
+	c.mu.Unlock()
+	if err := c.process.AwaitListening(c.address); err != nil {
+		return err
+	}
+	c.ready = time.Since(c.process.Started)
+	return nil
+}
+
+// kill ends the process if it is ours; what waits for it then meets an error. A foreign one's clients have time-outs.
+func (c *contender) kill() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.process != nil && !c.foreign {
+		_ = c.process.Command.Process.Kill() // it may be gone already
+	}
 }
 
 // startRival starts Apache Kafka, or takes what runs.
@@ -153,13 +272,10 @@ func startRival(o compareOptions) (*contender, error) {
 	if err := os.WriteFile(properties, []byte(text), 0o644); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	if c.process, err = rig.StartProcess(o.Launcher, properties); err != nil {
+	c.command = []string{o.Launcher, properties}
+	if err := c.start(); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	if err := c.process.AwaitListening(c.address); err != nil {
-		return nil, errors.Join(err, c.close())
-	}
-	c.ready = time.Since(c.process.Started)
 	return c, nil
 }
 
@@ -223,11 +339,11 @@ func atRest(sides [2]*contender, out io.Writer) (figures []figure, err error) {
 }
 
 // warmRival gives the rival's just-in-time compiler what it is going to see.
-func warmRival(o compareOptions, rival *contender, out io.Writer) (err error) {
-	if o.WarmUp <= 0 {
+func warmRival(o compareOptions, rival *contender, length time.Duration, out io.Writer) (err error) {
+	if length <= 0 {
 		return nil
 	}
-	fmt.Fprintf(out, "warming %s up for %v\n", rival.name, o.WarmUp)
+	fmt.Fprintf(out, "warming %s up for %v\n", rival.name, length)
 	wanted := chosen(o.Rows) // what is going to be measured, or some of all
 	all := slices.DeleteFunc(contests(), func(c contest) bool { return !wanted(c.name) })
 	if len(all) == 0 {
@@ -241,7 +357,7 @@ func warmRival(o compareOptions, rival *contender, out io.Writer) (err error) {
 			}
 		}
 	}()
-	for i, begin := 0, time.Now(); time.Since(begin) < o.WarmUp; i++ {
+	for i, begin := 0, time.Now(); time.Since(begin) < length; i++ {
 		at := i % len(all)
 		if fakes[at] == nil {
 			fakes[at] = &contender{name: rival.name, address: rival.address, foreign: rival.foreign}

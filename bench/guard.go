@@ -27,7 +27,8 @@ type guardRow struct {
 	// Value is what counts; for a ratio of times, the low end of its interval
 	// when it is measured, and its median in a baseline.
 	Value float64 `json:"value"`
-	// A row may be worse by Relative × Value + Absolute.
+	// A row may be worse than its baseline b by Relative × b + Absolute. Those that count are the measured row's, so that
+	// they can be changed without a new baseline.
 	Relative float64 `json:"relativeTolerance"`
 	Absolute float64 `json:"absoluteTolerance"`
 	// Most is a bound that no baseline can move; 0 is none.
@@ -43,8 +44,8 @@ type guardRow struct {
 	baseline float64 // what a new baseline holds, where it is not Value
 }
 
-// limit is the largest value that passes against the baseline b.
-func (b guardRow) limit() float64 { return b.Value + b.Relative*b.Value + b.Absolute }
+// limit is the largest value that passes against a baseline.
+func (r guardRow) limit(baseline float64) float64 { return baseline + r.Relative*baseline + r.Absolute }
 
 // verdict is the comparison of one row.
 type verdict struct {
@@ -69,12 +70,12 @@ func judge(rows, baseline []guardRow) []verdict {
 			v.worse, v.why = true, fmt.Sprintf("%.4g %s, and more than %.4g is a failure whatever the baseline", now.Value, now.Unit, now.Most)
 		case !v.known:
 			v.worse, v.why = true, "there is no baseline: make bench-baseline REASON=… makes one"
-		case now.Value > v.base.limit():
+		case now.Value > now.limit(v.base.Value):
 			v.worse = true
 			v.why = fmt.Sprintf("%.4g %s against %.4g at commit %s (%+.1f %%), tolerated up to %.4g%s",
-				now.Value, now.Unit, v.base.Value, v.base.Commit, 100*(now.Value/v.base.Value-1), v.base.limit(), moved(now.Detail, v.base.Detail))
+				now.Value, now.Unit, v.base.Value, v.base.Commit, 100*(now.Value/v.base.Value-1), now.limit(v.base.Value), moved(now.Detail, v.base.Detail))
 		default:
-			v.slack = max(now.Value, now.baseline) < v.base.Value-(v.base.limit()-v.base.Value)
+			v.slack = max(now.Value, now.baseline) < v.base.Value-(now.limit(v.base.Value)-v.base.Value)
 		}
 		verdicts = append(verdicts, v)
 	}
@@ -118,7 +119,7 @@ func verdictTable(out io.Writer, verdicts []verdict) (worse []string) {
 	for _, v := range verdicts {
 		mark, base, most := "", "none", "none"
 		if v.known {
-			base, most = fmt.Sprintf("%.5g", v.base.Value), fmt.Sprintf("%.5g", v.base.limit())
+			base, most = fmt.Sprintf("%.5g", v.base.Value), fmt.Sprintf("%.5g", v.now.limit(v.base.Value))
 		}
 		if v.worse {
 			if mark = "  WORSE"; !v.known {

@@ -11,8 +11,8 @@ import (
 func TestJudgeFailsOnlyWhatIsWorse(t *testing.T) {
 	t.Parallel()
 	baseline := []guardRow{
-		{Row: "a", Value: 100, Relative: 0.02, Absolute: 1, Commit: "c0ffee", Detail: map[string]float64{"read": 1}},
-		{Row: "zero", Value: 0, Absolute: 0.1},
+		{Row: "a", Value: 100, Commit: "c0ffee", Detail: map[string]float64{"read": 1}},
+		{Row: "zero", Value: 0},
 	}
 	for _, c := range []struct {
 		row   guardRow
@@ -27,6 +27,9 @@ func TestJudgeFailsOnlyWhatIsWorse(t *testing.T) {
 		{guardRow{Row: "a", Value: 50, Most: 40}, true, "whatever the baseline"},
 		{guardRow{Row: "unknown", Value: 1}, true, "no baseline"},
 	} {
+		if c.row.Relative, c.row.Absolute = 0.02, 1; c.row.Row == "zero" {
+			c.row.Relative, c.row.Absolute = 0, 0.1
+		}
 		v := judge([]guardRow{c.row}, baseline)[0]
 		if v.worse != c.worse || !strings.Contains(v.why, c.words) {
 			t.Errorf("%+v: worse %v, %q", c.row, v.worse, v.why)
@@ -37,14 +40,14 @@ func TestJudgeFailsOnlyWhatIsWorse(t *testing.T) {
 // A row that has become better is guarded by its new value only with a new baseline: the table says where.
 func TestJudgeSaysWhereABaselineIsSlack(t *testing.T) {
 	t.Parallel()
-	baseline := []guardRow{{Row: "a", Value: 100, Relative: 0.02, Absolute: 1}}
+	baseline := []guardRow{{Row: "a", Value: 100, Relative: 9}} // tolerances are those of what is measured
 	for _, c := range []struct {
 		row   guardRow
 		slack bool
 	}{
-		{guardRow{Row: "a", Value: 97}, false},
-		{guardRow{Row: "a", Value: 96.9}, true},
-		{guardRow{Row: "a", Value: 90, baseline: 99}, false}, // only the low end of an interval lies below
+		{guardRow{Row: "a", Value: 97, Relative: 0.02, Absolute: 1}, false},
+		{guardRow{Row: "a", Value: 96.9, Relative: 0.02, Absolute: 1}, true},
+		{guardRow{Row: "a", Value: 90, baseline: 99, Relative: 0.02, Absolute: 1}, false}, // only the low end of an interval lies below
 	} {
 		var out bytes.Buffer
 		worse := verdictTable(&out, judge([]guardRow{c.row}, baseline))

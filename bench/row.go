@@ -12,20 +12,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
-)
 
-// header is what all rows of a run share; it stands in each line, so that a
-// line says by itself where it comes from.
-type header struct {
-	Time     string            `json:"time"` // RFC 3339, UTC; of the begin
-	Commit   string            `json:"commit"`
-	Dirty    bool              `json:"dirty"` // the tree had changes that no commit holds
-	Host     host              `json:"host"`
-	Settings map[string]string `json:"settings"`
-}
+	"kaas/bench/goals"
+)
 
 // row is a run of the tool: each of its figures is a line of a results file.
 type row struct {
@@ -33,46 +24,26 @@ type row struct {
 	Figures []figure
 }
 
-type host struct {
-	CPU        string  `json:"cpu"`
-	Cores      int     `json:"cores"`
-	Kernel     string  `json:"kernel"`
-	MemoryGiB  int     `json:"memoryGiB"`
-	Load1      float64 `json:"load1"` // others' work, in processes that run, at the begin
-	FileSystem string  `json:"fileSystem"`
-	Go         string  `json:"go"`
-}
+// header is what all rows of a run share.
+type header struct{ goals.Header }
 
-// figure is one measured quantity, the median of its values, which stand in
-// the order in which they were measured: the spread is theirs.
-type figure struct {
-	Scenario string    `json:"scenario"`
-	Side     string    `json:"side"` // what was measured: kaas, raw-sendfile, raw-mmap, …
-	Name     string    `json:"name"`
-	Unit     string    `json:"unit"`
-	Median   float64   `json:"median"`
-	Low      float64   `json:"min"`
-	High     float64   `json:"max"`
-	Values   []float64 `json:"values"`
-	Target   string    `json:"target,omitempty"`  // what the median should be
-	Verdict  string    `json:"verdict,omitempty"` // met, missed, or failed: not measured
-	Note     string    `json:"note,omitempty"`
-}
+// figure is one measured quantity.
+type figure struct{ goals.Figure }
+
+// The verdicts of a figure that has a target.
+const (
+	met    = goals.Met
+	missed = goals.Missed
+	failed = goals.Failed
+)
 
 func newFigure(scenario, side, name, unit, note string, values []float64) figure {
-	f := figure{Scenario: scenario, Side: side, Name: name, Unit: unit, Median: median(values), Values: values, Note: note}
+	f := figure{goals.Figure{Scenario: scenario, Side: side, Name: name, Unit: unit, Median: median(values), Values: values, Note: note}}
 	if len(values) > 0 {
 		f.Low, f.High = slices.Min(values), slices.Max(values)
 	}
 	return f
 }
-
-// The verdicts of a figure that has a target.
-const (
-	met    = "met"
-	missed = "missed"
-	failed = "failed"
-)
 
 // atMost judges the median by an upper bound.
 func (f figure) atMost(bound float64) figure {
@@ -100,7 +71,7 @@ func (f figure) noting(note string) figure {
 
 // failure is the row of a scenario that has not come to its end.
 func failure(scenario string, err error) figure {
-	return figure{Scenario: scenario, Side: "kaas", Name: "not measured", Verdict: failed, Note: err.Error()}
+	return figure{goals.Figure{Scenario: scenario, Side: "kaas", Name: "not measured", Verdict: failed, Note: err.Error()}}
 }
 
 // ratios divides two sides' values, turn by turn: both saw the same machine.
@@ -130,7 +101,7 @@ func newRow(dataDir string) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	r := row{header: header{Time: time.Now().UTC().Format(time.RFC3339), Host: h, Settings: map[string]string{}}}
+	r := row{header: header{goals.Header{Time: time.Now().UTC().Format(time.RFC3339), Host: h, Settings: map[string]string{}}}}
 	// Without git the row says so instead of guessing.
 	r.Commit, r.Dirty = "unknown", true
 	if out, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output(); err == nil {
@@ -142,8 +113,8 @@ func newRow(dataDir string) (row, error) {
 	return r, nil
 }
 
-func describeHost(dataDir string) (host, error) {
-	h := host{Cores: runtime.NumCPU(), Go: runtime.Version()}
+func describeHost(dataDir string) (goals.Host, error) {
+	h := goals.Host{Cores: runtime.NumCPU(), Go: runtime.Version()}
 	cpuinfo, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
 		return h, err
@@ -184,7 +155,7 @@ func (h header) save(dir string, figures []figure) (path string, err error) {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	for _, f := range figures {
-		if err := encoder.Encode(line{h, f}); err != nil {
+		if err := encoder.Encode(goals.Line{Header: h.Header, Figure: f.Figure}); err != nil {
 			return "", err
 		}
 	}
@@ -205,44 +176,16 @@ func (r row) about() string {
 	return fmt.Sprintf("commit %s%s, %s, %d cores, Linux %s, %s, load %.1f", r.Commit, dirty, r.Host.CPU, r.Host.Cores, r.Host.Kernel, r.Host.FileSystem, r.Host.Load1)
 }
 
-// tableOf writes figures for a reader, each column as wide as it must be.
-func tableOf(figures []figure) string {
-	lines := [][]string{{"scenario", "side", "figure", "median", "min", "max", "unit", "target", ""}}
+// plain are figures as tables take them.
+func plain(figures []figure) (all []goals.Figure) {
 	for _, f := range figures {
-		if f.Verdict == failed {
-			lines = append(lines, []string{f.Scenario, f.Side, f.Name, "", "", "", "", "", "FAILED: " + firstLine(f.Note)})
-			continue
-		}
-		lines = append(lines, []string{f.Scenario, f.Side, f.Name, short(f.Median), short(f.Low), short(f.High), f.Unit, f.Target, f.Verdict})
+		all = append(all, f.Figure)
 	}
-	const firstNumber, lastNumber = 3, 5
-	return aligned(lines, firstNumber, lastNumber)
+	return all
 }
 
-// aligned makes each column as wide as it must be, those of numbers aligned to the right.
-func aligned(lines [][]string, firstNumber, lastNumber int) string {
-	widths := make([]int, len(lines[0]))
-	for _, line := range lines {
-		for i, cell := range line {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	var out strings.Builder
-	for _, line := range lines {
-		for i, cell := range line {
-			padding := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			switch {
-			case i >= firstNumber && i <= lastNumber:
-				out.WriteString(padding + cell + "  ")
-			case i == len(line)-1:
-				out.WriteString(cell + "\n")
-			default:
-				out.WriteString(cell + padding + "  ")
-			}
-		}
-	}
-	return out.String()
-}
+func tableOf(figures []figure) string  { return goals.TableOf(plain(figures)) }
+func verdicts(figures []figure) string { return goals.Verdicts(plain(figures)) }
 
 // notesOf writes each note once, below the scenario that it belongs to.
 func notesOf(figures []figure) string {
@@ -255,18 +198,4 @@ func notesOf(figures []figure) string {
 		}
 	}
 	return out.String()
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line
-}
-
-// verdicts counts what has a target.
-func verdicts(figures []figure) string {
-	count := map[string]int{}
-	for _, f := range figures {
-		count[f.Verdict]++
-	}
-	return fmt.Sprintf("%d targets met, %d missed, %d scenarios failed", count[met], count[missed], count[failed])
 }

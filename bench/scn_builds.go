@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"kaas/bench/goals"
 	"kaas/bench/rig"
 )
 
@@ -40,7 +41,7 @@ func micro(_ options, out io.Writer) (figures []figure, err error) {
 		failure := command.Run()
 		cancel()
 		if failure != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w: %s", p[0], failure, firstLine(text.String())))
+			err = errors.Join(err, fmt.Errorf("%s: %w: %s", p[0], failure, goals.FirstLine(text.String())))
 			continue
 		}
 		figures = append(figures, parseBenchmarks(scenario, strings.TrimPrefix(p[0], "./"), text.String())...)

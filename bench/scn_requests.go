@@ -93,7 +93,7 @@ func idleCPU(s *subject, length time.Duration) (float64, error) {
 	return 100 * cpu / length.Seconds(), err
 }
 
-// idleConsumers measures what a broker costs whose consumers wait.
+// idleConsumers measures what a broker costs whose consumers wait, and a raw loop of the same polls.
 func idleConsumers(o options, out io.Writer) (figures []figure, err error) {
 	const scenario, partitions, consumers = "idle", 1000, 1000
 	s, err := startKaas(neverFlush)(o, rig.Load{Topic: "idle", Partitions: partitions, BatchBytes: 200, ValueBytes: 100})
@@ -102,31 +102,49 @@ func idleConsumers(o options, out io.Writer) (figures []figure, err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	for _, wait := range []struct {
-		ms  int32
-		who string
-	}{{5000, "franz-go's default"}, {500, "the Java client's default"}} {
-		polls, err := rig.StartPolls(s.address, "idle", partitions, consumers, wait.ms)
+		ms    int32
+		who   string
+		turns int
+	}{{5000, "franz-go's default", 2}, {500, "the Java client's default", 1}} {
+		raw, err := startLoop(o, rig.Load{Partitions: 1, BatchBytes: 200, ValueBytes: 100}, func(address, _ string) []string {
+			return []string{"polls-loop", address, (time.Duration(wait.ms) * time.Millisecond).String()}
+		})
 		if err != nil {
-			return figures, s.explain(err)
+			return figures, err
 		}
-		time.Sleep(2 * time.Second) // the begin of 1,000 connections is not idle
-		var shares []float64
-		for range 3 {
-			share, err := idleCPU(s, 5*time.Second)
+		sides, names := []*subject{s, raw}, []string{"kaas", "raw-polls"}
+		shares := make([][]float64, len(sides))
+		visit := func(i int) error {
+			polls, err := rig.StartPolls(sides[i].address, "idle", partitions, consumers, wait.ms)
 			if err != nil {
-				return figures, errors.Join(err, polls.Close())
+				return err
 			}
-			shares = append(shares, share)
-			fmt.Fprintf(out, "%-24s %6.3f %% of a processor, max.wait %d ms\n", scenario, share, wait.ms)
+			time.Sleep(2 * time.Second) // the begin of 1,000 connections is not idle
+			for range 2 {
+				share, err := idleCPU(sides[i], 5*time.Second)
+				if err != nil {
+					return errors.Join(err, polls.Close())
+				}
+				shares[i] = append(shares[i], share)
+				fmt.Fprintf(out, "%-24s %-14s %6.3f %% of a processor, max.wait %d ms\n", scenario, names[i], share, wait.ms)
+			}
+			return polls.Close()
 		}
-		if err := polls.Close(); err != nil {
-			return figures, s.explain(err)
+		for _, i := range []int{0, 1, 1, 0}[:2*wait.turns] {
+			if err = visit(i); err != nil {
+				return figures, errors.Join(sides[i].explain(err), raw.close())
+			}
 		}
-		f := newFigure(scenario, "kaas", fmt.Sprintf("CPU, 1,000 partitions and consumers, max.wait %d ms", wait.ms), "% of a processor", wait.who, shares)
+		if err := raw.close(); err != nil {
+			return figures, err
+		}
+		what := fmt.Sprintf("CPU, 1,000 partitions and consumers, max.wait %d ms", wait.ms)
+		f := newFigure(scenario, names[0], what, "% of a processor", wait.who, shares[0])
 		if wait.ms == 5000 {
 			f = f.atMost(0.2)
 		}
-		figures = append(figures, f)
+		figures = append(figures, f, newFigure(scenario, names[1], what, "% of a processor", "the same polls to one thread that reads, waits and sends", shares[1]),
+			newFigure(scenario, names[0], what+", ratio to a raw loop of the same polls", "1", "", ratios(shares[0], shares[1])))
 	}
 	return figures, nil
 }
@@ -186,6 +204,7 @@ func manyConnections(o options, out io.Writer) (figures []figure, err error) {
 		figures = append(figures, newFigure(scenario, name, "CPU per request, 10 connections", "µs", "", few),
 			newFigure(scenario, name, "CPU per request, 5,000 connections", "µs", "", many), growth)
 	}
+	figures = append(figures, newFigure(scenario, "kaas", "CPU per request, growth from 10 to 5,000 connections, ratio to the echo's", "1", "", ratios(ratios(costs[1], costs[0]), ratios(costs[3], costs[2]))))
 	_, anonymous, err := s.Memory()
 	return append(figures, newFigure(scenario, "kaas", "anonymous memory, 5,010 connections", "MiB", "", []float64{float64(anonymous) / mib})), err
 }

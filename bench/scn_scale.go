@@ -135,6 +135,8 @@ func bareAppends(o options, scenario string, counts []int, costs [][]float64, ou
 	return []figure{
 		newFigure(scenario, "pwrite", "CPU of a write, 10 files", "µs", "", bare[0]),
 		newFigure(scenario, "pwrite", "CPU of a write, 10,000 files", "µs", "", bare[1]),
+		newFigure(scenario, "pwrite", "CPU of a write, 10,000 against 10 files", "1", "", ratios(bare[1], bare[0])),
+		newFigure(scenario, "kaas", "CPU per request, growth from 10 to 10,000 partitions, ratio to a bare pwrite's", "1", "", ratios(ratios(costs[1], costs[0]), ratios(bare[1], bare[0]))),
 		newFigure(scenario, "kaas", "CPU per request, 10,000 against 10 partitions, less what a bare pwrite costs more", "1", "", ratios(rest, costs[0])),
 	}, nil
 }

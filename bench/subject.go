@@ -61,6 +61,8 @@ type children struct {
 	mu sync.Mutex
 	// +checklocks:mu
 	alive []*rig.Process
+	// +checklocks:mu
+	over bool // what comes now is too late
 }
 
 func (c *children) add(p *rig.Process) {
@@ -70,12 +72,21 @@ func (c *children) add(p *rig.Process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.alive = append(c.alive, p)
+	if c.over {
+		c.kill()
+	}
 }
 
-// killAll ends all of them and forgets them.
+// killAll ends all of them, and what comes later.
 func (c *children) killAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.over = true
+	c.kill()
+}
+
+// +checklocks:c.mu
+func (c *children) kill() {
 	for _, p := range c.alive {
 		_ = p.Command.Process.Kill() // most have ended long ago
 	}

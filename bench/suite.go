@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,37 +14,58 @@ import (
 // scenario is what ROWS selects: it starts what it needs, measures, and ends
 // what it has started. The figures that it has are kept even with an error.
 type scenario struct {
-	name  string
-	about string
-	limit time.Duration // after which its children are killed; 0 is usualLimit
-	run   func(o options, out io.Writer) ([]figure, error)
+	name    string
+	about   string
+	seconds int           // that it takes by default, on two processors
+	limit   time.Duration // after which its children are killed; 0: by what it takes
+	run     func(o options, out io.Writer) ([]figure, error)
 }
 
-const usualLimit = 2 * time.Minute
+// usualRounds are those by which scenarios are said to take what they take.
+const usualRounds = 2
+
+// most is when a scenario is given up.
+func (s scenario) most(rounds int) time.Duration {
+	if s.limit > 0 {
+		return s.limit
+	}
+	return max(2*time.Minute, 3*s.usually(rounds))
+}
+
+func (s scenario) usually(rounds int) time.Duration {
+	return time.Duration(s.seconds) * time.Second * time.Duration(max(rounds, usualRounds)) / usualRounds
+}
+
+// targeted are the scenarios of the targets, in the order of these, and what profiles cost: they come first, and a table of
+// them when they are through.
+func targeted() []scenario {
+	return []scenario{
+		{"bytes", "the cost of a byte: produce and follow, against the raw loop", 25, 0, costOfBytes},
+		{"drain", "a warm backlog, against sendfile and mmap", 10, 0, drain},
+		{"fan-out", "8 readers at the tail", 10, 0, fanOut},
+		{"storm", "small keyed requests of 200 connections, against a bare gnet echo", 20, 0, storm},
+		{"durable", "acks=all after fdatasync: throughput, and latency by partitions", 140, 0, durable},
+		{"tail", "latency at a fixed rate, with and without a reader at the tail, quiet and among cold reads, stalled readers and idle polls", 80, 0, tailLatency},
+		{"start-up", "exec to ready, to the first acknowledged produce, idle memory", 25, 0, startUp},
+		{"idle", "1,000 idle partitions and 1,000 idle consumers, against a raw loop of the same polls", 60, 0, idleConsumers},
+		{"partitions", "10 to 10,000 partitions: cost of a request, against bare writes; idle, open time", 60, 0, manyPartitions},
+		{"connections", "10 to 5,000 connections: cost of a request, against a bare gnet echo", 25, 0, manyConnections},
+		{"profiling", "what pushing profiles to a Pyroscope server costs", 130, 0, profilingCost},
+	}
+}
 
 // scenarios are those of `make bench`, in their order.
 func scenarios() []scenario {
-	return []scenario{
-		{"micro", "Go benchmarks of single packages, among them authorisation", 4 * time.Minute, micro},
-		{"start-up", "exec to ready, to the first acknowledged produce, idle memory", 0, startUp},
-		{"bytes", "the cost of a byte: produce and follow, against the raw loop", 0, costOfBytes},
-		{"append", "produce only, against the raw loop", 0, appendOnly},
-		{"drain", "a warm backlog, against sendfile and mmap", 0, drain},
-		{"fan-out", "8 readers at the tail", 0, fanOut},
-		{"storm", "small keyed requests of 200 connections, against a bare gnet echo", 0, storm},
-		{"durable", "acks=all after fdatasync: throughput, and latency by partitions", 4 * time.Minute, durable},
-		{"tail", "latency at a fixed rate, with and without a reader at the tail, quiet and among cold reads, stalled readers and idle polls", 4 * time.Minute, tailLatency},
-		{"idle", "1,000 idle partitions and 1,000 idle consumers", 0, idleConsumers},
-		{"partitions", "10 to 10,000 partitions: cost of a request, idle, open time", 4 * time.Minute, manyPartitions},
-		{"connections", "10 to 5,000 connections: cost of a request", 0, manyConnections},
-		{"recovery", "a start after kill -9", 4 * time.Minute, recovery},
-		{"groups", "1,000 members in one group, 1,000 groups of 3", 3 * time.Minute, groups},
-		{"commits", "offset commits of small groups", 0, commits},
-		{"admin", "1,000 topics made one by one and in one request", 4 * time.Minute, manyTopics},
-		{"acls", "100,000 ACLs", 3 * time.Minute, manyACLs},
-		{"profiling", "what pushing profiles to a Pyroscope server costs", 4 * time.Minute, profilingCost},
-		{"pgo", "what the build's profile gains", 0, profileGain},
-	}
+	return append(targeted(),
+		scenario{"pgo", "what the build's profile gains", 50, 0, profileGain},
+		scenario{"append", "produce only, against the raw loop", 10, 0, appendOnly},
+		scenario{"groups", "1,000 members in one group, 1,000 groups of 3", 35, 0, groups},
+		scenario{"commits", "offset commits of small groups", 25, 0, commits},
+		scenario{"admin", "1,000 topics made one by one and in one request", 20, 0, manyTopics},
+		scenario{"acls", "100,000 ACLs", 20, 0, manyACLs},
+		scenario{"recovery", "a start after kill -9", 60, 0, recovery},
+		scenario{"micro", "Go benchmarks of single packages, among them authorisation", 90, 0, micro},
+	)
 }
 
 // selected returns the scenarios whose names match one of the words.
@@ -78,9 +100,13 @@ func selected(words string) (chosen []scenario, err error) {
 // quietLoad is the load average above which a run is not alone.
 const quietLoad = 0.5
 
+// errInterrupted ends a run that a signal has ended early.
+var errInterrupted = errors.New("interrupted: the rows of what had come to its end are kept")
+
 // runAll runs scenarios, prints a table after each and saves the rows. A
-// scenario that fails is a row that says so; the others run all the same.
-func runAll(o options, out io.Writer) error {
+// scenario that fails is a row that says so; the others run all the same. When
+// ctx ends, what runs is given up, and what was measured before is kept.
+func runAll(ctx context.Context, o options, out io.Writer) error {
 	chosen, err := selected(o.Rows)
 	if err != nil {
 		return err
@@ -93,17 +119,27 @@ func runAll(o options, out io.Writer) error {
 		fmt.Fprintf(out, "the load average is %.1f: other work of this machine is in every figure\n", r.Host.Load1)
 	}
 	r.Settings = map[string]string{"megabytes": fmt.Sprint(o.Bytes / 1_000_000), "rounds": fmt.Sprint(o.Rounds), "starts": fmt.Sprint(o.Starts)}
-	begin, path := time.Now(), ""
-	for _, s := range chosen {
-		fmt.Fprintf(out, "--- %s: %s\n", s.name, s.about)
+	begin, path, first := time.Now(), "", len(targeted())
+	for i, s := range chosen {
+		var left time.Duration
+		for _, later := range chosen[i:] {
+			left += later.usually(o.Rounds)
+		}
+		fmt.Fprintf(out, "--- %d of %d, after %v, about %v to go: %s: %s\n", i+1, len(chosen), time.Since(begin).Round(time.Second), left, s.name, s.about)
 		began := time.Now()
-		figures := s.measure(o, out)
+		figures := s.measure(ctx, o, out)
 		fmt.Fprint(out, tableOf(figures))
+		if ctx.Err() != nil {
+			break // what it has is of a part of it
+		}
 		fmt.Fprintf(out, "%s took %.0f s\n", s.name, time.Since(began).Seconds())
 		r.Figures = append(r.Figures, figures...)
 		// At once: a run that is ended early leaves what it has.
 		if path, err = r.save(o.Results, figures); err != nil {
 			return fmt.Errorf("save the rows: %w", err)
+		}
+		if i+1 == first && o.Rows == "" {
+			fmt.Fprintf(out, "=== the targets, after %v; what follows has none, or few\n%s=== %s\n", time.Since(begin).Round(time.Second), tableOf(targets(r.Figures)), verdicts(r.Figures))
 		}
 	}
 	fmt.Fprintf(out, "=== %s\n%s=== %s, %.0f s in all\n", r.about(), tableOf(targets(r.Figures)), verdicts(r.Figures), time.Since(begin).Seconds())
@@ -114,6 +150,9 @@ func runAll(o options, out io.Writer) error {
 	}
 	if path != "" {
 		fmt.Fprintf(out, "%d rows were added to %s\n", len(r.Figures), path)
+	}
+	if ctx.Err() != nil {
+		return errInterrupted
 	}
 	return nil
 }
@@ -128,32 +167,26 @@ func targets(figures []figure) (with []figure) {
 	return with
 }
 
-// measure runs one scenario within its limit and turns what goes wrong into a
-// row.
-func (s scenario) measure(o options, out io.Writer) (figures []figure) {
+// measure runs one scenario within its limit and until ctx ends, and turns
+// what goes wrong into a row.
+func (s scenario) measure(ctx context.Context, o options, out io.Writer) (figures []figure) {
 	o.Children, o.Meter = &children{}, &meter{}
-	began := time.Now()
-	limit := s.limit
-	if limit == 0 {
-		limit = usualLimit
-	}
-	late := make(chan struct{})
-	timer := time.AfterFunc(limit, func() {
-		close(late)
-		o.Children.killAll()
-	})
+	began, limit := time.Now(), s.most(o.Rounds)
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	defer context.AfterFunc(limited, o.Children.killAll)()
 	defer func() {
 		if problem := recover(); problem != nil {
 			figures = append(figures, failure(s.name, fmt.Errorf("%v\n%s", problem, debug.Stack())))
 		}
-		timer.Stop()
 		o.Children.killAll()
 	}()
 	figures, err := s.run(o, out)
-	select {
-	case <-late:
+	switch {
+	case ctx.Err() != nil:
+		err = errors.Join(errors.New("interrupted"), err)
+	case limited.Err() != nil:
 		err = errors.Join(fmt.Errorf("it took more than %v", limit), err)
-	default:
 	}
 	figures = append(append(figures, o.Meter.figures(s.name)...), newFigure(s.name, loadSide, "duration of the scenario", "s", "", []float64{time.Since(began).Seconds()}))
 	if err != nil {

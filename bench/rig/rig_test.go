@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"math/rand/v2"
+	"net"
 	"os"
 	"runtime"
 	"sync"
@@ -265,6 +266,52 @@ func TestChildOutlivesThread(t *testing.T) {
 			t.Errorf("the child was ended: %v", p.Command.ProcessState)
 		case <-time.After(100 * time.Millisecond):
 			p.Kill()
+		}
+	}
+}
+
+// TestPolls: the raw loop of idle consumers holds each request for as long as was asked, at a common tick, and serves on
+// when some have gone.
+func TestPolls(t *testing.T) {
+	t.Parallel()
+	const wait = 320 * time.Millisecond
+	address, err := FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { t.Errorf("the loop ended: %v", RunPolls(address, wait)) }() // it ends with the process
+	for range 2 {
+		var took [3]time.Duration
+		var wg sync.WaitGroup
+		for i := range took {
+			wg.Go(func() {
+				conn, err := net.Dial("tcp", address)
+				for deadline := time.Now().Add(Patience); err != nil && time.Now().Before(deadline); conn, err = net.Dial("tcp", address) {
+					time.Sleep(time.Millisecond) // it does not listen yet
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				began := time.Now()
+				frame, _ := FetchFrame("idle", []int32{0}, 1<<20, 0)
+				if _, err := conn.Write(frame); err != nil {
+					t.Error(err)
+					return
+				}
+				if i == 2 {
+					return // it goes without an answer
+				}
+				if _, err := ReadAnswer(conn, make([]byte, 256)); err != nil {
+					t.Error(err)
+				}
+				took[i] = time.Since(began)
+			})
+		}
+		wg.Wait()
+		if took[0] < wait || took[1] < wait {
+			t.Errorf("held for %v", took)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package bench
+package goals
 
 import (
 	"bufio"
@@ -16,12 +16,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// line is one row of a results file.
-type line struct {
-	header
-	figure
-}
-
 // goal is one of the targets, and by which rows it is judged. Where a row compares with what was once measured of Apache
 // Kafka on a like machine, another one compares side by side here: both are shown.
 type goal struct {
@@ -30,11 +24,11 @@ type goal struct {
 	open           bool           // no bound was set
 }
 
-func goals() []goal {
+func all() []goal {
 	g := func(words, scenario, name string) goal {
 		return goal{words: words, scenario: regexp.MustCompile("^(?:" + scenario + ")$"), name: regexp.MustCompile("^(?:" + name + ")$")}
 	}
-	all := []goal{
+	list := []goal{
 		g("1 cost of a byte ≤ 1.25 × raw", "bytes(, .*)?", "CPU, ratio to the cheaper raw loop"),
 		g("1 cost of a byte ≤ 0.25 × Kafka, side by side", "produce and follow, (64|256) KB batches, 16 partitions", "CPU per GB, ratio to kafka"),
 		g("1 cost of a byte ≤ 0.25 × Kafka's 3.1 s/GB elsewhere", "bytes(, .*)?", "CPU"),
@@ -63,55 +57,113 @@ func goals() []goal {
 		g("profiles ≤ 1.02 × none", "profiling", "CPU, ratio to no profiles"),
 		g("the gain of the build's profile", "pgo", "CPU per .*, ratio to a build without the profile"),
 	}
-	all[len(all)-1].open = true
-	return all
+	list[len(list)-1].open = true
+	return list
+}
+
+// Unknown are the targets whose rows belong to none of the scenarios.
+func Unknown(scenarios []string) (words []string) {
+	for _, g := range all() {
+		if !slices.ContainsFunc(scenarios, g.scenario.MatchString) {
+			words = append(words, g.words)
+		}
+	}
+	return words
 }
 
 // goalsTable is one line a row of each target, with where and when it was measured.
-func goalsTable(lines []line) string {
+func goalsTable(lines []Line) string {
+	return Aligned(goalCells(lines), 2, 5) + hostsOf(lines)
+}
+
+// hostsOf names the machines, which are one line for all rows as a rule.
+func hostsOf(lines []Line) string {
+	var names []string
+	for _, l := range lines {
+		h := l.Host
+		name := fmt.Sprintf("%s, %d cores, %d GiB, Linux %s, %s, %s", h.CPU, h.Cores, h.MemoryGiB, h.Kernel, h.FileSystem, h.Go)
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return "no rows\n"
+	}
+	return "measured on " + strings.Join(names, "; and on ") + "\n"
+}
+
+func goalCells(lines []Line) [][]string {
 	cells := [][]string{{"target", "row", "median", "min", "max", "n", "unit", "verdict", "commit", "load", "measured"}}
-	for _, g := range goals() {
+	for _, g := range all() {
 		found := false
 		for _, l := range lines {
-			if !g.scenario.MatchString(l.Scenario) || l.Verdict != failed && !(g.name.MatchString(l.Name) && (l.Verdict != "" || g.open)) {
+			if !g.scenario.MatchString(l.Scenario) || l.Verdict != Failed && !(g.name.MatchString(l.Name) && (l.Verdict != "" || g.open)) {
 				continue
 			}
 			found = true
-			if l.Verdict == failed {
-				cells = append(cells, []string{g.words, l.Scenario + ": " + firstLine(l.Note), "", "", "", "", "", failed, l.revision(), fmt.Sprintf("%.1f", l.Host.Load1), l.Time})
+			if l.Verdict == Failed {
+				cells = append(cells, []string{g.words, l.Scenario + ": " + FirstLine(l.Note), "", "", "", "", "", Failed, l.revision(), fmt.Sprintf("%.1f", l.Host.Load1), l.Time})
 				continue
 			}
 			row := l.Scenario
 			if l.Side != "kaas" {
 				row += ", " + l.Side
 			}
-			cells = append(cells, []string{g.words, row + ": " + l.Name, short(l.Median), short(l.Low), short(l.High), fmt.Sprint(len(l.Values)), l.Unit, l.Verdict, l.revision(), fmt.Sprintf("%.1f", l.Host.Load1), l.Time})
+			cells = append(cells, []string{g.words, row + ": " + l.Name, Short(l.Median), Short(l.Low), Short(l.High), fmt.Sprint(len(l.Values)), l.Unit, l.Verdict, l.revision(), fmt.Sprintf("%.1f", l.Host.Load1), l.Time})
 		}
 		if !found {
 			cells = append(cells, []string{g.words, "not measured", "", "", "", "", "", "", "", "", ""})
 		}
 	}
-	return aligned(cells, 2, 5)
+	return cells
 }
 
-func (h header) revision() string {
+// The verdicts of a document stand between these lines.
+const (
+	verdictsBegin = "<!-- verdicts: make bench-table INTO=docs/benchmarks.md -->"
+	verdictsEnd   = "<!-- verdicts end -->"
+)
+
+// writeInto replaces the verdicts of a document.
+func writeInto(path string, lines []Line) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := strings.Cut(string(text), verdictsBegin+"\n")
+	_, after, closed := strings.Cut(rest, verdictsEnd)
+	if !ok || !closed {
+		return fmt.Errorf("--into %s: it has no lines %q and %q", path, verdictsBegin, verdictsEnd)
+	}
+	var table strings.Builder
+	for i, cells := range goalCells(lines) {
+		for k, cell := range cells {
+			cells[k] = strings.ReplaceAll(cell, "|", "\\|")
+		}
+		fmt.Fprintf(&table, "| %s |\n", strings.Join(cells, " | "))
+		if i == 0 {
+			fmt.Fprintf(&table, "|%s\n", strings.Repeat("---|", len(cells)))
+		}
+	}
+	return os.WriteFile(path, []byte(before+verdictsBegin+"\n"+table.String()+"\n"+hostsOf(lines)+verdictsEnd+after), 0o644)
+}
+
+func (h Header) revision() string {
 	if h.Dirty {
 		return h.Commit + "+"
 	}
 	return h.Commit
 }
 
-func short(v float64) string { return fmt.Sprintf("%.4g", v) }
-
 // readResults returns, of each scenario, the rows of its newest run, of the commits and times that are wanted, in the order in
 // which scenarios first came.
-func readResults(dir, commit string, since time.Time) (lines []line, err error) {
+func readResults(dir, commit string, since time.Time) (lines []Line, err error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.ndjson"))
 	if err != nil {
 		return nil, err
 	}
 	var order []string
-	newest := map[string][]line{}
+	newest := map[string][]Line{}
 	for _, path := range paths { // by day
 		of, err := readLines(path)
 		if err != nil {
@@ -143,7 +195,7 @@ func readResults(dir, commit string, since time.Time) (lines []line, err error) 
 	return lines, nil
 }
 
-func readLines(path string) (lines []line, err error) {
+func readLines(path string) (lines []Line, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -152,7 +204,7 @@ func readLines(path string) (lines []line, err error) {
 	text := bufio.NewScanner(file)
 	text.Buffer(nil, 1<<20)
 	for number := 1; text.Scan(); number++ {
-		var l line
+		var l Line
 		if err := json.Unmarshal(text.Bytes(), &l); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", path, number, err)
 		}
@@ -161,9 +213,9 @@ func readLines(path string) (lines []line, err error) {
 	return lines, text.Err()
 }
 
-// tableCommand puts the pieces of a run together.
-func tableCommand() *cobra.Command {
-	var dir, commit, since string
+// Command is `kaas bench table`: it puts the pieces of a run together.
+func Command() *cobra.Command {
+	var dir, commit, since, into string
 	var all bool
 	command := &cobra.Command{
 		Use:   "table",
@@ -193,6 +245,9 @@ began, and when that was.`,
 				return err
 			}
 			writeTable(command.OutOrStdout(), lines, all)
+			if into != "" {
+				return writeInto(into, lines)
+			}
 			return nil
 		},
 	}
@@ -200,19 +255,20 @@ began, and when that was.`,
 	flags.StringVar(&dir, "results", filepath.Join("bench", "results"), "where the rows are")
 	flags.StringVar(&commit, "commit", "", "only rows of a commit, by the begin of its name")
 	flags.StringVar(&since, "since", "", "only rows of runs that began then or later, RFC 3339")
+	flags.StringVar(&into, "into", "", "a document whose verdicts are replaced as well, between two lines of comment")
 	flags.BoolVar(&all, "all", false, "every row, not only those with a target")
 	return command
 }
 
-func writeTable(out io.Writer, lines []line, all bool) {
+func writeTable(out io.Writer, lines []Line, all bool) {
 	fmt.Fprint(out, goalsTable(lines))
-	var figures []figure
+	var figures []Figure
 	for _, l := range lines {
-		figures = append(figures, l.figure)
+		figures = append(figures, l.Figure)
 	}
 	if all {
-		slices.SortStableFunc(figures, func(a, b figure) int { return strings.Compare(a.Scenario, b.Scenario) })
-		fmt.Fprintf(out, "\n%s", tableOf(figures))
+		slices.SortStableFunc(figures, func(a, b Figure) int { return strings.Compare(a.Scenario, b.Scenario) })
+		fmt.Fprintf(out, "\n%s", TableOf(figures))
 	}
-	fmt.Fprintf(out, "%s\n", verdicts(figures))
+	fmt.Fprintf(out, "%s\n", Verdicts(figures))
 }
