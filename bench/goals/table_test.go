@@ -52,7 +52,7 @@ func TestPieces(t *testing.T) {
 		want   []string
 		not    string
 	}{
-		{"", time.Time{}, []string{"0.6", "met", "bbbb", "drain: the disk is gone", "bytes: no space", "not measured"}, "no more"},
+		{"", time.Time{}, []string{"0.6", "met", "bbbb", "drain: the disk is gone", "bytes: no space", "not measured", "1 rows of targets met, 0 missed, 5 failed, "}, "no more"},
 		{"aa", time.Time{}, []string{"0.4", "missed", "no more"}, "drain: "},
 		{"", time.Date(2026, 1, 1, 11, 30, 0, 0, time.UTC), []string{"0.6"}, "0.4"},
 	} {
