@@ -197,7 +197,7 @@ func cloneFile(n *memNode, choose func(int) int, made map[*memNode]*memNode) (*m
 	if err != nil {
 		return nil, err
 	}
-	f := osFile{fd: fd, name: "clone"}
+	f := osFile{fd: fd, name: "clone", memory: true}
 	if _, err := f.WriteAt(content, 0); err != nil {
 		return nil, err
 	}

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -13,14 +16,30 @@ import (
 // osFile is a descriptor; Mem uses it too, over a memfd.
 type osFile struct {
 	fd     int
-	name   string
+	name   string // of the opening
+	memory bool   // a memfd: its name is not the operating system's
 	closed atomic.Bool
 }
 
 func (f *osFile) FD() int { return f.fd }
 
 func (f *osFile) fail(op string, err error) error {
-	return &fs.PathError{Op: op, Path: f.name, Err: err}
+	return &fs.PathError{Op: op, Path: f.called(), Err: err}
+}
+
+// called is what the file is called now: it, or a directory above it, may have been renamed since it was opened.
+func (f *osFile) called() string {
+	var named, open unix.Stat_t
+	if f.memory || f.closed.Load() || unix.Fstat(f.fd, &open) != nil {
+		return f.name
+	}
+	if unix.Stat(f.name, &named) == nil && named.Dev == open.Dev && named.Ino == open.Ino {
+		return f.name
+	}
+	if link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(f.fd)); err == nil && strings.HasPrefix(link, "/") {
+		return link
+	}
+	return f.name
 }
 
 // ReadAt follows io.ReaderAt: n < len(p) comes with an error, io.EOF at the end of the file.

@@ -100,7 +100,7 @@ func (m *Mem) OpenFile(name string, flag Flag) (File, error) {
 	if err != nil {
 		return nil, pathError("open", name, err)
 	}
-	f := &memFile{osFile: osFile{fd: fd, name: name}, m: m, node: node, direct: flag&Direct != 0}
+	f := &memFile{osFile: osFile{fd: fd, name: name, memory: true}, m: m, node: node, direct: flag&Direct != 0}
 	if flag&Truncate != 0 {
 		if err := f.truncateLocked(0); err != nil {
 			return nil, errors.Join(err, f.osFile.Close())

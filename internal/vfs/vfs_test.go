@@ -199,3 +199,46 @@ func TestHookInjects(t *testing.T) {
 		t.Fatalf("%q %v", b, err)
 	}
 }
+
+// TestErrorsNameTheFileAsItIsCalledNow: a descriptor outlives renames of its file and of the directory.
+func TestErrorsNameTheFileAsItIsCalledNow(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := OS.Mkdir(at("a")); err != nil {
+		t.Fatal(err)
+	}
+	f, err := OS.OpenFile(at("a/spare"), Create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := func(want string) {
+		t.Helper()
+		var failed *fs.PathError
+		if err := f.Truncate(-1); !errors.As(err, &failed) || failed.Path != want {
+			t.Errorf("%v, want a failure of %s", err, want)
+		}
+	}
+	named(at("a/spare"))
+	if err := OS.Rename(at("a/spare"), at("a/0.log")); err != nil {
+		t.Fatal(err)
+	}
+	named(at("a/0.log"))
+	if err := OS.Rename(at("a"), at("b")); err != nil {
+		t.Fatal(err)
+	}
+	named(at("b/0.log"))
+	if other, err := OS.OpenFile(at("b/spare"), Create); err != nil { // another file of the old name
+		t.Fatal(err)
+	} else if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	named(at("b/0.log"))
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	named(at("a/spare")) // closed: its number may be another file's
+}
