@@ -17,6 +17,7 @@ type Options struct {
 	Dirs                         []string // log.dirs, at least one
 	FS                           vfs.FS   // nil: the operating system (or memory when InMemory)
 	Logger                       *slog.Logger
+	OpenFiles                    int64   // how many .log files may be open before those of sealed segments are closed; 0: limits.OpenFiles, and not more
 	NumRecoveryThreadsPerDataDir int     // num.recovery.threads.per.data.dir; 0: 2
 	BrokerID                     int32   // node.id, written to meta.properties
 	ClusterID                    string  // "": taken from meta.properties, or made

@@ -306,17 +306,13 @@ func (p *Partition) holdBelow(plan cleaner.Plan) (held []*segment.Segment, sourc
 			return held, nil, errSegmentGone
 		}
 		held = append(held, g)
-		f, err := g.Open()
-		if err != nil {
-			return held, nil, err
-		}
 		at := int64(0)
 		if g.EndOffset.Load() > plan.FirstDirtyOffset && g.BaseOffset < plan.FirstDirtyOffset {
 			if at, err = g.Locate(plan.FirstDirtyOffset); err != nil {
 				return held, nil, err
 			}
 		}
-		sources = append(sources, cleaner.Source{File: f, Name: g.Path(layout.LogSuffix), SizeBytes: g.SizeBytes.Load(), EndOffset: g.EndOffset.Load(), StartAt: at})
+		sources = append(sources, cleaner.Source{Open: g.OpenAgain, Name: g.Path(layout.LogSuffix), SizeBytes: g.SizeBytes.Load(), EndOffset: g.EndOffset.Load(), StartAt: at})
 	}
 	return held, sources, nil
 }

@@ -21,6 +21,7 @@
 // Partition.headMu → Partition.writeOutMu, logDir.checkpointMu → Store.mu → Partition.mu → segment.Segment.mu. compactor.mu is a leaf. Committer.mu is a leaf: it may be taken under Partition.mu and nothing is taken
 // under it. commitJournal.turn comes after Partition.writeOutMu and before Partition.syncMu, which comes before Partition.mu; both
 // are held across syncs, and nothing of a produce, fetch or watermark waits for them. No lock that Append, Read or a watermark needs is held across fsync, fdatasync or a rename.
+// Store.lettingGo comes before Partition.mu; who holds it tries for headMu and does not wait.
 // A log directory's own locks (volume.Dir.Sync) come after Partition.headMu.
 // Listener and Waiter callbacks run with no lock held.
 package logstore

@@ -333,12 +333,13 @@ func exploreDeletion(t *testing.T, x *explorer) {
 	n := newNumbers(t, x)
 	n.produce(20)
 	x.armed.Store(true)
-	for _, to := range []int64{2, 9, 15} {
+	for _, to := range []int64{2, 9, 15, 20} { // the last one deletes the active segment, too
 		if _, err := n.p.DeleteRecords(to); err != nil {
 			t.Fatal(err)
 		}
 		n.model.start.Store(to)
 	}
+	n.produce(3)
 	x.disarm()
 }
 

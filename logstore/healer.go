@@ -48,9 +48,9 @@ func (p *Partition) recoverInPlace() error {
 	q := s.newPartition(p.logDir(), key, p.path())
 	q.config.Store(p.config.Load())
 	t := q.recoveryTask()
-	t.Point, t.LogStart = min(p.recoveryPoint.Load(), p.synced.Load()), p.logStart.Load()
+	t.Point, t.LogStart, t.CleanedTo = min(p.recoveryPoint.Load(), p.synced.Load()), p.logStart.Load(), p.cleanedTo.Load()
 	t.Durable, t.Relaxed = p.durable.Load(), p.config.Load().FlushMessages > 1
-	if err := q.recoverFrom(t, []int64{p.cleanedTo.Load()}); err != nil {
+	if err := q.recoverFrom(t); err != nil {
 		return err
 	}
 	if q.topicID != p.topicID {

@@ -106,6 +106,8 @@ func (j *janitor) run() {
 		case <-j.wake:
 		case <-j.store.segments.Wake():
 		case <-expiry.C:
+		case <-j.store.segments.Crowded():
+			j.store.letGo()
 		case <-checkpoint.C:
 			j.store.checkpoint()
 			j.store.giveBackAhead(false)
@@ -502,6 +504,11 @@ func (p *Partition) finish(add func(numbers ...int64)) error {
 		return fmt.Errorf("%w: offsets from %d on are not durable", ErrStorage, p.durable.Load())
 	}
 	if snapshot != nil {
+		if g.HasTxnIndex { // the next recovery begins behind the snapshot
+			if err := g.WriteAbortedCopy(); err != nil {
+				return err
+			}
+		}
 		if err := vfs.WriteFileAtomic(p.store.fs, layout.SegmentFile(p.path(), end.offset, layout.SnapshotSuffix), p.path(), snapshot); err != nil {
 			return err
 		}
@@ -512,11 +519,6 @@ func (p *Partition) finish(add func(numbers ...int64)) error {
 	}
 	if m := g.Writable(); m != nil && (int(m.Offsets.Len()) > g.WrittenOffsets || int(m.Times.Len()) > g.WrittenTimes) {
 		if err := g.WriteIndexes(m, g.WrittenOffsets, g.WrittenTimes); err != nil {
-			return err
-		}
-	}
-	if snapshot != nil && g.HasTxnIndex { // the next recovery begins behind it
-		if err := g.WriteAbortedCopy(); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 var (
 	metamorphicFor  = flag.Duration("metamorphic.for", 6*time.Second, "how long the metamorphic test runs")
 	metamorphicSeed = flag.Uint64("metamorphic.seed", 0, "seed of the metamorphic test; 0: by the clock")
+	metamorphicOnly = flag.Int("metamorphic.round", -1, "the one round of a seed that is repeated; -1: all")
 )
 
 // modelRecord is one offset of the plain model.
@@ -82,7 +83,11 @@ func TestMetamorphic(t *testing.T) {
 	t.Logf("seed %d (-metamorphic.seed)", seed)
 	rounds, steps := 0, 0
 	for end := time.Now().Add(*metamorphicFor); time.Now().Before(end) && !t.Failed(); rounds++ {
-		steps += runMetamorph(t, rand.New(rand.NewPCG(seed, uint64(rounds))), rounds)
+		round := rounds
+		if *metamorphicOnly >= 0 {
+			round = *metamorphicOnly
+		}
+		steps += runMetamorph(t, rand.New(rand.NewPCG(seed, uint64(round))), round)
 	}
 	t.Logf("%d rounds, %d steps", rounds, steps)
 }
@@ -393,7 +398,7 @@ func (x *metamorph) crash() {
 	end := x.p.LogEndOffset()
 	x.note("crash: %d appended, %d acknowledged, %d recovered", x.m.end(), x.m.acked, end)
 	if end < x.m.acked || end > x.m.end() {
-		x.t.Errorf("crash: %d appended, %d acknowledged, %d recovered", x.m.end(), x.m.acked, end)
+		x.t.Errorf("crash: %d appended, %d acknowledged, %d recovered\n%s", x.m.end(), x.m.acked, end, x.h.logs)
 		return
 	}
 	x.rewind(end)

@@ -214,7 +214,7 @@ func (v *move) copyLogs() (left int64, err error) {
 			continue // retention took it
 		}
 		end := g.EndOffset.Load() // before the size: it is not ahead of what is copied
-		f, err := g.Open()
+		f, err := g.Open()        // who has the list of before the move must not look for the old name after it
 		if err == nil {
 			err = v.copier.File(f, filepath.Base(g.Path(layout.LogSuffix)), g.SizeBytes.Load())
 		}
@@ -391,8 +391,8 @@ func (v *move) openAt(path string, key checkpoint.Key) (*Partition, error) {
 	q.config.Store(p.config.Load())
 	end := p.end.offset.Load()
 	t := q.recoveryTask()
-	t.Point, t.LogStart, t.Durable = end, p.logStart.Load(), end
-	if err := q.recoverFrom(t, []int64{p.cleanedTo.Load()}); err != nil {
+	t.Point, t.LogStart, t.Durable, t.CleanedTo = end, p.logStart.Load(), end, p.cleanedTo.Load()
+	if err := q.recoverFrom(t); err != nil {
 		return nil, err
 	}
 	if found := q.end.offset.Load(); found != end {

@@ -43,6 +43,9 @@ func (p *Partition) read(offset int64, maxBytes int, minOneBatch bool, iso Isola
 		if offset >= limit.offset {
 			return Slice{}, nil
 		}
+		if !noWait {
+			p.store.roomForFiles()
+		}
 		list := p.segments.Load()
 		i := max(list.find(offset), 0)
 		for ; i < len(list.all); i++ {

@@ -133,7 +133,7 @@ func (s *Store) openPartition(d *logDir, key checkpoint.Key, path string, st *vo
 			return err
 		}
 	}
-	err := p.recoverFrom(t, st.CleanedTo[key])
+	err := p.recoverFrom(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.broken[key]
@@ -158,12 +158,12 @@ func (s *Store) openPartition(d *logDir, key checkpoint.Key, path string, st *vo
 func (p *Partition) recoveryTask() *recovery.Task {
 	return &recovery.Task{
 		FS: p.store.fs, Logger: p.store.logger, Dir: p.path(), NowMs: p.store.nowMs(),
-		IndexIntervalBytes: int64(p.config.Load().IndexIntervalBytes), Durable: -1,
+		IndexIntervalBytes: int64(p.config.Load().IndexIntervalBytes), Durable: -1, CleanedTo: -1,
 	}
 }
 
 // recoverFrom recovers the directory into p, which nobody else has yet.
-func (p *Partition) recoverFrom(t *recovery.Task, cleanedTo []int64) error {
+func (p *Partition) recoverFrom(t *recovery.Task) error {
 	found, err := t.Run()
 	p.store.counters.RecoveredBytes.Add(t.ScannedBytes)
 	p.store.counters.CutBytes.Add(t.CutBytes)
@@ -192,8 +192,8 @@ func (p *Partition) recoverFrom(t *recovery.Task, cleanedTo []int64) error {
 	p.setSegments(segments)
 	p.logStart.Store(found.LogStart)
 	p.startNoted = found.StartNoted
-	if len(cleanedTo) > 0 && cleanedTo[0] <= found.EndOffset {
-		p.cleanedTo.Store(cleanedTo[0]) // beyond the end it means another log
+	if t.CleanedTo <= found.EndOffset {
+		p.cleanedTo.Store(t.CleanedTo) // beyond the end it means another log
 	}
 	p.leaderEpoch.Store(max(p.epochs.Latest(), 0))
 	// The high watermark is the recovered end, so it never goes back behind what a client has seen.

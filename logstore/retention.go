@@ -8,6 +8,7 @@ import (
 
 	"kaas/internal/vfs"
 	"kaas/logstore/layout"
+	"kaas/logstore/retention"
 	"kaas/logstore/segment"
 )
 
@@ -35,7 +36,11 @@ func (p *Partition) applyRetention(nowMs int64, startOnly bool) error {
 	}
 	c := p.config.Load()
 	list := p.segments.Load()
-	n, reason, err := p.deletable(list.all, c, nowMs, startOnly)
+	rules := retention.Rules{
+		Delete: c.CleanupDelete, RetentionBytes: c.RetentionBytes, RetentionMs: c.RetentionMs, StartOnly: startOnly, NowMs: nowMs,
+		LogStart: p.logStart.Load(), HighWatermark: p.high.offset.Load(), TotalBytes: p.totalBytes.Load(),
+	}
+	n, reason, err := rules.Deletable(list.all)
 	if err == nil && n == len(list.all) {
 		if list.active().SizeBytes.Load() == 0 {
 			n--
@@ -49,6 +54,18 @@ func (p *Partition) applyRetention(nowMs int64, startOnly bool) error {
 	if err != nil || n == 0 {
 		p.mu.Unlock()
 		return err
+	}
+	if end := list.all[n-1].EndOffset.Load(); end > p.synced.Load() {
+		// Once it is out of the list no commit syncs it, and a commit of what lies behind it would let the journal forget it. A crash that
+		// brings its name back must not find a hole before acknowledged records.
+		p.mu.Unlock()
+		p.syncFiles()
+		p.mu.Lock()
+		if p.failure.Load() != nil || end > p.synced.Load() {
+			p.mu.Unlock()
+			return p.Err() // stalled: at the next check
+		}
+		list = p.segments.Load()
 	}
 	doomed := list.all[:n]
 	kept := append([]*segment.Segment(nil), list.all[n:]...)
@@ -75,57 +92,11 @@ func (p *Partition) applyRetention(nowMs int64, startOnly bool) error {
 	return p.doom(doomed, c.FileDeleteDelayMs)
 }
 
-// deletable counts the oldest segments that may go. Caller: mu.
-func (p *Partition) deletable(all []*segment.Segment, c *Config, nowMs int64, startOnly bool) (n int, reason string, err error) {
-	high, start := p.high.offset.Load(), p.logStart.Load()
-	surplus := int64(-1)
-	if c.CleanupDelete && c.RetentionBytes >= 0 {
-		surplus = p.totalBytes.Load() - c.RetentionBytes
-	}
-	for i, g := range all {
-		last := i == len(all)-1
-		end := g.EndOffset.Load()
-		if end > high || last && g.SizeBytes.Load() == 0 {
-			return n, reason, nil
-		}
-		size := g.SizeBytes.Load()
-		switch {
-		case end <= start:
-			reason = "below the log start offset"
-		case startOnly:
-			return n, reason, nil
-		case surplus >= size && surplus > 0:
-			reason = "retention.bytes"
-		default:
-			if !c.CleanupDelete || c.RetentionMs < 0 {
-				return n, reason, nil
-			}
-			if err := g.LoadMaxTimestamp(); err != nil {
-				return n, reason, err
-			}
-			stamp := g.MaxTimestampMs
-			if stamp < 0 {
-				stamp = g.CreatedMs
-			}
-			if nowMs-stamp <= c.RetentionMs {
-				return n, reason, nil
-			}
-			reason = "retention.ms"
-		}
-		surplus -= size
-		n++
-	}
-	return n, reason, nil
-}
-
 // doom renames the files to .deleted and lets the janitor drop the references after the delay; the files go when the last
 // reader has let go. A crash in between leaves .deleted files, which the next start removes.
 func (p *Partition) doom(doomed []*segment.Segment, delayMs int64) error {
 	var errs []error
 	for _, g := range doomed {
-		if _, err := g.Open(); err != nil { // readers that hold the old list must not look for the old name
-			errs = append(errs, err)
-		}
 		errs = append(errs, g.MoveAside(), p.removeSnapshot(g.BaseOffset))
 	}
 	p.store.janitor.doom(p.store.upMs()+delayMs, doomed)

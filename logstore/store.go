@@ -57,13 +57,14 @@ type Store struct {
 
 	lastConfig atomic.Pointer[Config] // of the last SetConfig: partitions of a topic share theirs
 
-	partitions *registry.Map[*Partition] // writer: mu
+	turns      registry.Turns[checkpoint.Key] // Ensure and Delete of one partition at a time
+	lettingGo  sync.Mutex                     // one letGo at a time; before Partition.mu
+	partitions *registry.Map[*Partition]      // writer: mu
 	started    time.Time
 
-	mu       sync.Mutex
-	creating map[checkpoint.Key]chan struct{} // Ensure and Delete of one partition at a time; owner: mu
-	broken   map[checkpoint.Key]*broken       // directories that could not be recovered; owner: mu
-	closed   bool                             // owner: mu
+	mu     sync.Mutex
+	broken map[checkpoint.Key]*broken // directories that could not be recovered; owner: mu
+	closed bool                       // owner: mu
 }
 
 // logDir is one element of log.dirs, and what the store keeps in it.
@@ -122,8 +123,9 @@ func newStore(o Options) (*Store, error) {
 		return nil, errors.New("logstore: log.dirs is empty")
 	}
 	setDefaults(&o)
-	s := &Store{options: o, fs: o.FS, logger: o.Logger, partitions: registry.New[*Partition](), started: o.Clock(), creating: map[checkpoint.Key]chan struct{}{}, broken: map[checkpoint.Key]*broken{}}
+	s := &Store{options: o, fs: o.FS, logger: o.Logger, partitions: registry.New[*Partition](), started: o.Clock(), broken: map[checkpoint.Key]*broken{}}
 	s.segments = segment.NewEnv(s.fs, s.logger, func() time.Time { return s.started.Add(o.Uptime()) }, &s.counters.LookupCounters)
+	s.segments.LimitFiles(min(o.OpenFiles, limits.OpenFiles))
 	s.committer = groupcommit.New(o.FlushWorkers, s.upMs, &s.counters.Counters)
 	s.janitor = newJanitor(s)
 	s.compactor = newCompactor(s)
@@ -142,6 +144,7 @@ func setDefaults(o *Options) {
 	orElse(&o.RetentionCheckIntervalMs, 300_000)
 	orElse(&o.CheckpointIntervalMs, 60_000)
 	orElse(&o.InitialDelayMs, 30_000)
+	orElse(&o.OpenFiles, limits.OpenFiles)
 	orElse(&o.ReopenIntervalMs, limits.ReopenIntervalMs)
 	if o.JournalBytes == 0 && (o.InMemory || o.FS != nil && o.FS != vfs.OS) {
 		o.JournalBytes = -1 // nothing is gained in memory
@@ -258,27 +261,14 @@ func (s *Store) publish(key checkpoint.Key, p *Partition) {
 
 // exclusive waits for its turn on one partition's directory.
 func (s *Store) exclusive(key checkpoint.Key) (done func(), err error) {
-	for {
-		s.mu.Lock()
-		if s.closed {
-			s.mu.Unlock()
-			return nil, fmt.Errorf("%s-%d: %w", key.Topic, key.Partition, ErrClosed)
-		}
-		busy := s.creating[key]
-		if busy == nil {
-			mine := make(chan struct{})
-			s.creating[key] = mine
-			s.mu.Unlock()
-			return func() {
-				s.mu.Lock()
-				delete(s.creating, key)
-				s.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		s.mu.Unlock()
-		<-busy
+	done = s.turns.Take(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		done()
+		return nil, fmt.Errorf("%s-%d: %w", key.Topic, key.Partition, ErrClosed)
 	}
+	return done, nil
 }
 
 // Ensure opens or creates the partition's directory. A directory with another topic id is set aside (-stray) and not served;

@@ -94,7 +94,7 @@ func (s *Store) unstray(key checkpoint.Key, topicID [16]byte, c Config) (*Partit
 	p.SetConfig(c) // before the janitor and the cleaner see it: the defaults may delete
 	err = d.Sync()
 	if err == nil {
-		err = p.recoverFrom(p.recoveryTask(), nil)
+		err = p.recoverFrom(p.recoveryTask())
 	}
 	if err != nil { // tried again by mend
 		err = failed(err)

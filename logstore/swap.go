@@ -38,7 +38,8 @@ func (p *Partition) cleanGroup(ctx context.Context, r *cleaner.Round, group []*s
 		}
 	}
 	// Nothing was swapped: the log is as it was, and what was written goes.
-	return errors.Join(err, f.Close(), recovery.RemoveSegment(p.store.fs, p.path(), g.BaseOffset, layout.CleanedSuffix))
+	g.Release()
+	return errors.Join(err, recovery.RemoveSegment(p.store.fs, p.path(), g.BaseOffset, layout.CleanedSuffix))
 }
 
 // swap puts g into the place of group. swapped false: nothing has happened. From the moment when <base>.log.swap may be
@@ -62,11 +63,6 @@ func (p *Partition) swap(group []*segment.Segment, g *segment.Segment) (swapped 
 	}
 	if err := fsys.SyncDir(p.path()); err != nil {
 		return p.swapFailed(g, "naming the new files", err)
-	}
-	for _, old := range group {
-		if _, err := old.Open(); err != nil { // who holds the old list must not look for the old name
-			return p.swapFailed(g, "opening the old files", err)
-		}
 	}
 	if !p.replace(group, g) {
 		g.Release()

@@ -44,6 +44,7 @@ func (p *Partition) held(offset int64) iter.Seq[*segment.Segment] {
 		list := p.segments.Load()
 		for i := max(list.find(offset), 0); i < len(list.all); i++ {
 			g := list.all[i]
+			p.store.roomForFiles()
 			if !g.Acquire() {
 				now := p.segments.Load()
 				if now == list {

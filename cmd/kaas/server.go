@@ -174,6 +174,7 @@ func (s *server) startStore(ctx context.Context) (err error) {
 	s.listener = &storeListener{}
 	s.store, err = logstore.Open(ctx, logstore.Options{
 		Dirs: s.logDirs(), Logger: s.logger, InMemory: s.config.Dev, Listener: s.listener,
+		OpenFiles:                    int64(footprint.OpenFiles() / limits.OpenFilesShare),
 		NumRecoveryThreadsPerDataDir: int(s.config.NumRecoveryThreadsPerDataDir),
 		BrokerID:                     s.config.NodeID,
 		ClusterID:                    s.config.ClusterID,

@@ -80,6 +80,15 @@ const (
 	CountCheckBytes = 32 << 20
 	// StoreFileBytes bounds the small files that are read whole: checkpoints, meta.properties, snapshots.
 	StoreFileBytes = 64 << 20
+	// RecoveryFiles is how many files of a partition its recovery has open at a time, of those that may have 20,000.
+	RecoveryFiles = 8
+	// OpenFilesShare of the limit of open files (ulimit -n), and OpenFiles at most, are for logs. Above it the files of sealed
+	// segments that nobody reads are closed; those of active segments, one a partition that was written, stay open.
+	OpenFilesShare = 2
+	OpenFiles      = 65_536
+	// LetGoSegments of a partition are looked at while its appends wait: 20 µs.
+	LetGoSegments = 256
+
 	// RecoveryChunkBytes is the read size of a recovery worker; a batch that is larger takes its own size, at most
 	// RecoveryBatchBytes: a length beyond it is corruption.
 	RecoveryChunkBytes = 1 << 20

@@ -17,9 +17,10 @@ import (
 // ErrTooLarge: a batch has more keys than the map, or a segment would outgrow its positions.
 var ErrTooLarge = errors.New("too large to be cleaned")
 
-// Source is one segment to read: File up to SizeBytes.
+// Source is one segment to read, up to SizeBytes. It is open only while it is read: a log may have more of them than a process
+// has descriptors.
 type Source struct {
-	File      vfs.File
+	Open      func() (vfs.File, error)
 	Name      string // for errors
 	SizeBytes int64
 	EndOffset int64
@@ -73,9 +74,13 @@ func (r *Round) BuildMap(ctx context.Context, sources []Source, from int64, abor
 	txns := newTransactions()
 	txns.add(aborted)
 	for _, s := range sources {
-		full, err := r.mapSource(ctx, s, from, txns)
+		full := false
+		err := s.scan(logfile.Scanner{At: s.StartAt, ChunkBytes: r.BufferBytes}, func(sc *logfile.Scanner) (at int64, err error) {
+			full, at, err = r.mapSource(ctx, sc, from, txns)
+			return at, err
+		})
 		if err != nil {
-			return 0, fmt.Errorf("%s: %w", s.Name, err)
+			return 0, err
 		}
 		if full {
 			break
@@ -95,47 +100,52 @@ func (r *Round) BuildMap(ctx context.Context, sources []Source, from int64, abor
 func (r *Round) slotsFor(ctx context.Context, sources []Source) (int, error) {
 	most := r.DedupeBytes / SlotBytes
 	records := int64(0)
-	for _, s := range sources {
-		sc := logfile.Scanner{File: s.File, At: s.StartAt, Size: s.SizeBytes, HeadersOnly: true}
-		for float64(records) < float64(most)*r.LoadFactor {
-			v, at, err := sc.Next()
-			if err != nil {
-				return 0, fmt.Errorf("%s at %d: %w", s.Name, at, err)
+	enough := func() bool { return float64(records) >= float64(most)*r.LoadFactor }
+	for i := 0; i < len(sources) && !enough(); i++ {
+		err := sources[i].scan(logfile.Scanner{At: sources[i].StartAt, HeadersOnly: true}, func(sc *logfile.Scanner) (at int64, err error) {
+			for !enough() && ctx.Err() == nil {
+				v, at, err := sc.Next()
+				if err != nil || v == nil {
+					return at, err
+				}
+				records += int64(v.RecordCount())
 			}
-			if v == nil {
-				break
-			}
-			records += int64(v.RecordCount())
-			if err := ctx.Err(); err != nil {
-				return 0, err
-			}
+			return sc.At, ctx.Err()
+		})
+		if err != nil {
+			return 0, err
 		}
-		sc.Close()
 	}
 	return int(min(most, int64(math.Ceil(float64(records)/r.LoadFactor))+2)), nil
 }
 
-func (r *Round) scanner(s Source, at int64) logfile.Scanner {
-	return logfile.Scanner{File: s.File, At: at, Size: s.SizeBytes, ChunkBytes: r.BufferBytes}
+// scan has do read the source with sc; the error that do returns is of a position.
+func (s *Source) scan(sc logfile.Scanner, do func(sc *logfile.Scanner) (at int64, err error)) error {
+	f, err := s.Open()
+	if err != nil {
+		return err
+	}
+	sc.File, sc.Size = f, s.SizeBytes
+	at, err := do(&sc)
+	sc.Close()
+	if err != nil {
+		err = fmt.Errorf("%s at %d: %w", s.Name, at, err)
+	}
+	return errors.Join(err, f.Close())
 }
 
 // mapSource is Cleaner.buildOffsetMapForSegment.
-func (r *Round) mapSource(ctx context.Context, s Source, from int64, txns *transactions) (full bool, err error) {
-	sc := r.scanner(s, s.StartAt)
-	defer sc.Close()
+func (r *Round) mapSource(ctx context.Context, sc *logfile.Scanner, from int64, txns *transactions) (full bool, at int64, err error) {
 	for {
 		v, at, err := sc.Next()
 		if err == nil && v != nil {
 			err = v.Validate()
 		}
-		if err != nil {
-			return false, fmt.Errorf("at %d: %w", at, err)
-		}
-		if v == nil {
-			return false, nil
+		if err != nil || v == nil {
+			return false, at, err
 		}
 		if err := r.Throttle.Wait(ctx, len(v)); err != nil {
-			return false, err
+			return false, at, err
 		}
 		r.Stats.BytesRead += int64(len(v))
 		if v.IsControl() {
@@ -144,7 +154,7 @@ func (r *Round) mapSource(ctx context.Context, s Source, from int64, txns *trans
 			full, err = r.mapBatch(v, from)
 		}
 		if err != nil || full {
-			return full, err
+			return full, at, err
 		}
 		r.keys.latest = max(r.keys.latest, v.LastOffset())
 	}
@@ -199,35 +209,15 @@ type Output struct {
 // recovery relies on it to know which segments it replaced.
 func (r *Round) Clean(ctx context.Context, group []Source, aborted []index.AbortedTxn, o *Output) error {
 	r.txns.add(aborted)
-	builder := index.Builder{Base: o.BaseOffset, IntervalBytes: o.IndexInterval, MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
+	builder := index.NewBuilder(o.BaseOffset, o.IndexInterval)
 	r.out = r.out[:0]
-	for i, s := range group {
-		sc := r.scanner(s, 0)
-		for {
-			v, at, err := sc.Next()
-			if err == nil && v != nil {
-				err = v.Validate() // a batch is summed up anew below: a flipped bit must not get a right CRC
-			}
-			if err == nil && v != nil {
-				err = r.Throttle.Wait(ctx, len(v))
-			}
-			if err == nil && v != nil {
-				r.Stats.BytesRead += int64(len(v))
-				err = r.batch(v, i == len(group)-1 && sc.At >= s.SizeBytes, o, &builder)
-			}
-			if err != nil {
-				return fmt.Errorf("%s at %d: %w", s.Name, at, err)
-			}
-			if v == nil {
-				break
-			}
-			if len(r.out) >= r.BufferBytes {
-				if err := r.flush(ctx, o); err != nil {
-					return err
-				}
-			}
+	for i := range group {
+		err := group[i].scan(logfile.Scanner{ChunkBytes: r.BufferBytes}, func(sc *logfile.Scanner) (at int64, err error) {
+			return r.cleanSource(ctx, sc, i == len(group)-1, o, &builder)
+		})
+		if err != nil {
+			return err
 		}
-		sc.Close()
 	}
 	if err := r.flush(ctx, o); err != nil {
 		return err
@@ -236,6 +226,28 @@ func (r *Round) Clean(ctx context.Context, group []Source, aborted []index.Abort
 	o.Index, o.MaxTimestampMs, o.MaxTimestampAt = builder.Index, builder.MaxTimestampMs, builder.MaxTimestampAt
 	o.Aborted = r.txns.takeKept()
 	return nil
+}
+
+func (r *Round) cleanSource(ctx context.Context, sc *logfile.Scanner, last bool, o *Output, b *index.Builder) (at int64, err error) {
+	for {
+		v, at, err := sc.Next()
+		if err == nil && v != nil {
+			err = v.Validate() // a batch is summed up anew below: a flipped bit must not get a right CRC
+		}
+		if err == nil && v != nil {
+			err = r.Throttle.Wait(ctx, len(v))
+		}
+		if err == nil && v != nil {
+			r.Stats.BytesRead += int64(len(v))
+			err = r.batch(v, last && sc.At >= sc.Size, o, b)
+		}
+		if err == nil && len(r.out) >= r.BufferBytes {
+			err = r.flush(ctx, o)
+		}
+		if err != nil || v == nil {
+			return at, err
+		}
+	}
 }
 
 func (r *Round) flush(ctx context.Context, o *Output) error {

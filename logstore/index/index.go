@@ -266,6 +266,11 @@ type Builder struct {
 	Index          *Writable
 }
 
+// NewBuilder is for a segment without batches yet.
+func NewBuilder(base, intervalBytes int64) Builder {
+	return Builder{Base: base, IntervalBytes: intervalBytes, MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(Writable)}
+}
+
 // Add takes a batch that stands at position. One without records carries no timestamp: a lookup would find nothing there.
 func (b *Builder) Add(v batch.View, position int64) {
 	if ts := v.MaxTimestamp(); ts > b.MaxTimestampMs && v.RecordCount() > 0 {

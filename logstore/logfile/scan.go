@@ -143,7 +143,7 @@ func NamesBatch(f vfs.File, base, size, at, offset int64) error {
 
 // BuildIndex makes the indexes of a .log file by its batch headers, with Kafka's default interval.
 func BuildIndex(f vfs.File, size, baseOffset int64) (*index.Writable, error) {
-	b := index.Builder{Base: baseOffset, IntervalBytes: 4096, MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
+	b := index.NewBuilder(baseOffset, 4096)
 	sc := Scanner{File: f, Size: size, HeadersOnly: true}
 	defer sc.Close()
 	next := baseOffset

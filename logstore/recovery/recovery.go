@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"kaas/internal/limits"
 	"kaas/internal/vfs"
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/index"
@@ -37,7 +38,7 @@ type Task struct {
 	// Restore writes what the commit journal holds of the partition into its segments, before they are looked at. Nil: there
 	// is no journal.
 	Restore func(topicID [16]byte) error
-	// CleanedTo is of cleaner-offset-checkpoint: Kafka's cleaner leaves gaps between segments below it.
+	// CleanedTo is of cleaner-offset-checkpoint, -1: nothing was cleaned. Kafka's cleaner leaves gaps between segments below it.
 	CleanedTo int64
 
 	// ScannedBytes and CutBytes are counted also when Run fails.
@@ -51,8 +52,9 @@ type Task struct {
 	scanned   bool                      // some bytes after the recovery point were looked at
 	cut       bool
 	epochLost bool
-	remove    []string // files that describe what is gone
-	used      int64    // offset of the snapshot that the replay began with; -1: none
+	opened    []*Segment // those whose file is open, and some that were closed since; by age
+	remove    []string   // files that describe what is gone
+	used      int64      // offset of the snapshot that the replay began with; -1: none
 }
 
 // StopMark is what a clean stop wrote down of a partition (kaas-log-end-checkpoint).
@@ -339,7 +341,7 @@ func (t *Task) settle() error {
 	l.Point = min(t.Point, l.EndOffset) // until the index files and epochs of the scanned part are written
 	for _, g := range l.Segments {
 		if t.scanned && g.EndOffset > t.Point || t.cut {
-			f, err := g.open(t.FS)
+			f, err := t.open(g)
 			if err != nil {
 				return err
 			}
@@ -382,15 +384,25 @@ func (t *Task) prune() error {
 
 func (g *Segment) path(suffix string) string { return layout.SegmentFile(g.dir, g.BaseOffset, suffix) }
 
-func (g *Segment) open(fsys vfs.FS) (vfs.File, error) {
-	if g.file == nil {
-		f, err := fsys.OpenFile(g.path(layout.LogSuffix), 0)
-		if err != nil {
+// open returns the .log file, which is open until so many others were used since.
+func (t *Task) open(g *Segment) (vfs.File, error) {
+	if g.file != nil {
+		return g.file, nil
+	}
+	if len(t.opened) == limits.RecoveryFiles {
+		oldest := t.opened[0]
+		t.opened = append(t.opened[:0], t.opened[1:]...)
+		if err := oldest.close(); err != nil {
 			return nil, err
 		}
-		g.file = f
 	}
-	return g.file, nil
+	f, err := t.FS.OpenFile(g.path(layout.LogSuffix), 0)
+	if err != nil {
+		return nil, err
+	}
+	g.file = f
+	t.opened = append(t.opened, g)
+	return f, nil
 }
 
 // close lets go of the file: an idle partition holds no descriptor.
@@ -405,7 +417,7 @@ func (g *Segment) close() error {
 // rebuild makes the indexes of a segment from its batch headers, and has them written.
 func (t *Task) rebuild(g *Segment, reason any) error {
 	t.Logger.Warn("index rebuilt", "file", g.path(layout.IndexSuffix), "reason", reason)
-	f, err := g.open(t.FS)
+	f, err := t.open(g)
 	if err != nil {
 		return err
 	}
@@ -452,7 +464,7 @@ func (t *Task) positionBefore(g *Segment, offset int64) (int64, error) {
 
 // namesBatch says whether a batch stands at a position that an index names for an offset.
 func (t *Task) namesBatch(g *Segment, at, offset int64) error {
-	f, err := g.open(t.FS)
+	f, err := t.open(g)
 	if err != nil {
 		return err
 	}

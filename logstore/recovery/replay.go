@@ -26,16 +26,23 @@ func (t *Task) replay() error {
 	states, from := t.readSnapshot(l.EndOffset)
 	l.Producers, t.used = states, from
 	from = max(from, l.Segments[0].BaseOffset)
+	below := 0
 	for i, g := range l.Segments {
 		if g.EndOffset <= from && i < len(l.Segments)-1 && !t.needEpochs() {
 			continue
 		}
-		if err := t.replaySegment(g, from); err != nil {
+		if err := t.replaySegment(g, from); errors.Is(err, logfile.ErrTorn) && t.isDeleted(i) {
+			below = t.damagedBelow(i, err)
+			continue
+		} else if err != nil {
 			return fmt.Errorf("%s: %w", g.path(layout.LogSuffix), err)
 		}
 		if i+1 < len(l.Segments) && l.Segments[i+1].BaseOffset >= from {
 			t.snapshotAt(g, l.Segments[i+1].BaseOffset)
 		}
+	}
+	if err := t.dropBelow(below); err != nil {
+		return err
 	}
 	if t.epochLost {
 		l.Epochs.TruncateStart(l.LogStart)
@@ -102,7 +109,7 @@ func (t *Task) needEpochs() bool {
 }
 
 func (t *Task) replaySegment(g *Segment, from int64) error {
-	f, err := g.open(t.FS)
+	f, err := t.open(g)
 	if err != nil {
 		return err
 	}
@@ -240,7 +247,7 @@ func (t *Task) locateTransactions() error {
 		offset = max(offset, all[0].BaseOffset)
 		g := all[max(sort.Search(len(all), func(i int) bool { return all[i].BaseOffset > offset })-1, 0)]
 		none := producer.Position{Offset: offset, Base: g.BaseOffset, At: g.SizeBytes}
-		f, err := g.open(t.FS)
+		f, err := t.open(g)
 		if err != nil {
 			return none, err
 		}

@@ -3,6 +3,7 @@ package recovery
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
@@ -24,9 +25,12 @@ func (t *Task) scan() error {
 			first = i
 		}
 	}
-	for _, g := range all[:first] {
+	below := 0
+	for i, g := range all[:first] {
 		if !t.hasIndexes(g) && g.SizeBytes > 0 {
-			if err := t.rebuild(g, "missing"); err != nil {
+			if err := t.rebuild(g, "missing"); errors.Is(err, logfile.ErrTorn) && t.isDeleted(i) {
+				below = t.damagedBelow(i, err)
+			} else if err != nil {
 				return err
 			}
 		}
@@ -35,6 +39,9 @@ func (t *Task) scan() error {
 	for i := first; i < len(t.log.Segments); i++ {
 		g := t.log.Segments[i]
 		end, reason, err := t.scanSegment(g, next)
+		if errors.Is(err, errBelowPoint) && t.isDeleted(i) {
+			reason, err = err, nil
+		}
 		if err != nil {
 			return err
 		}
@@ -50,9 +57,16 @@ func (t *Task) scan() error {
 			}
 			continue
 		}
+		if t.isDeleted(i) {
+			below, next = t.damagedBelow(i, reason), all[i+1].BaseOffset
+			continue
+		}
 		if err := t.cutAfter(i, reason); err != nil {
 			return err
 		}
+	}
+	if err := t.dropBelow(below); err != nil {
+		return err
 	}
 	t.log.EndOffset = t.log.Active().EndOffset
 	if t.log.EndOffset < t.Point {
@@ -62,15 +76,41 @@ func (t *Task) scan() error {
 	return nil
 }
 
+// isDeleted says that all of segment i lies below the log start: it was being deleted, and a crash brought it back. That nobody has
+// synced it since costs what lies behind it nothing.
+func (t *Task) isDeleted(i int) bool {
+	all := t.log.Segments
+	return i+1 < len(all) && all[i+1].BaseOffset <= t.LogStart
+}
+
+// damagedBelow returns how many segments have to go because i, which isDeleted, can't be read.
+func (t *Task) damagedBelow(i int, reason error) int {
+	t.Logger.Warn("damaged below the log start: removed up to there", "file", t.log.Segments[i].path(layout.LogSuffix), "logStart", t.LogStart, "reason", reason)
+	return i + 1
+}
+
+// dropBelow removes the first segments, all of them below the log start.
+func (t *Task) dropBelow(count int) error {
+	for _, g := range t.log.Segments[:count] {
+		if err := errors.Join(g.close(), RemoveSegment(t.FS, t.Dir, g.BaseOffset, "")); err != nil {
+			return err
+		}
+		t.log.Seals = slices.DeleteFunc(t.log.Seals, func(s Seal) bool { return s.Segment == g })
+		t.scanned = true // the directory is synced
+	}
+	t.log.Segments = t.log.Segments[count:]
+	return nil
+}
+
 // scanSegment walks one segment, builds its indexes and epochs, and sets its size and end. reason says why it ends before
 // its file does; nil: it does not.
 func (t *Task) scanSegment(g *Segment, next int64) (end int64, reason, err error) {
-	b := index.Builder{Base: g.BaseOffset, IntervalBytes: t.IndexIntervalBytes, MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
+	b := index.NewBuilder(g.BaseOffset, t.IndexIntervalBytes)
 	at := t.resume(g, &b)
 	end, reason, err = t.scanFrom(g, next, at, &b)
 	if at > 0 && errors.Is(err, errBelowPoint) { // an index led there
 		t.Logger.Warn("index rebuilt", "file", g.path(layout.IndexSuffix), "reason", err)
-		b = index.Builder{Base: g.BaseOffset, IntervalBytes: t.IndexIntervalBytes, MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
+		b = index.NewBuilder(g.BaseOffset, t.IndexIntervalBytes)
 		end, reason, err = t.scanFrom(g, next, 0, &b)
 	}
 	return end, reason, err
@@ -86,7 +126,7 @@ func (t *Task) belowPoint(g *Segment, at, offset int64, reason error) error {
 }
 
 func (t *Task) scanFrom(g *Segment, next, at int64, b *index.Builder) (end int64, reason, err error) {
-	f, err := g.open(t.FS)
+	f, err := t.open(g)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -181,7 +221,7 @@ func (t *Task) resume(g *Segment, b *index.Builder) int64 {
 	}
 	if err := t.namesBatch(g, at, offset); err != nil { // well formed and wrong
 		t.Logger.Warn("index rebuilt", "file", g.path(layout.IndexSuffix), "reason", err)
-		*b = index.Builder{Base: g.BaseOffset, IntervalBytes: t.IndexIntervalBytes, MaxTimestampMs: -1, MaxTimestampAt: -1, Index: new(index.Writable)}
+		*b = index.NewBuilder(g.BaseOffset, t.IndexIntervalBytes)
 		return 0
 	}
 	return at
@@ -190,7 +230,7 @@ func (t *Task) resume(g *Segment, b *index.Builder) int64 {
 // cutAfter makes segment i end where its scan stopped and removes what comes after it.
 func (t *Task) cutAfter(i int, reason error) error {
 	g := t.log.Segments[i]
-	f, err := g.open(t.FS)
+	f, err := t.open(g)
 	if err != nil {
 		return err
 	}
@@ -237,7 +277,7 @@ func (t *Task) writeAgain() error {
 				return err
 			}
 		}
-		f, err := g.open(t.FS)
+		f, err := t.open(g)
 		if err != nil {
 			return err
 		}

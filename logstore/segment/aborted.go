@@ -27,8 +27,8 @@ func (g *Segment) AbortedTxns() ([]index.AbortedTxn, error) {
 	if a := g.aborted.Load(); a != nil {
 		return *a, nil
 	}
-	name := g.Path(layout.TxnIndexSuffix)
-	files := index.ReadAborted(g.env.fs, name, g.Path(layout.TxnCopySuffix), g.BaseOffset)
+	name := g.name(layout.TxnIndexSuffix)
+	files := index.ReadAborted(g.env.fs, name, g.name(layout.TxnCopySuffix), g.BaseOffset)
 	a := files.All
 	if doubt := files.Doubt(); doubt != nil {
 		// Nothing is written here: the segment's directory may be another one's by now. The next start does it.

@@ -4,8 +4,7 @@
 // It is not a log: which segments there are, what may be seen of them and what is appended is the partition's (logstore), and it
 // decides neither when a segment is sealed nor when it is deleted.
 //
-// Env.StartAhead starts its one goroutine, which allocates space behind segments that grow fast. A segment whose last reference went away waits in its Env until Bury, which blocks and is called by one
-// goroutine at a time.
+// Env.StartAhead starts its one goroutine, which allocates space behind segments that grow fast. A segment whose last reference went away waits in its Env until Bury, which blocks.
 //
 // # Locks
 //

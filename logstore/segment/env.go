@@ -2,6 +2,7 @@ package segment
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"sync"
@@ -28,6 +29,8 @@ type Env struct {
 	maps    atomic.Int64 // mmaps in use
 	dead    graveyard
 	ahead   ahead
+	files   openFiles
+	asides  atomic.Int64 // segments that were moved aside
 }
 
 // LookupCounters count what should be rare.
@@ -40,6 +43,8 @@ type LookupCounters struct {
 func NewEnv(fsys vfs.FS, logger *slog.Logger, clock func() time.Time, lookups *LookupCounters) *Env {
 	e := &Env{fs: fsys, logger: logger, clock: clock, lookups: lookups}
 	e.dead.wake = make(chan struct{}, 1)
+	e.files.crowded = make(chan struct{}, 1)
+	e.LimitFiles(limits.OpenFiles)
 	return e
 }
 
@@ -47,6 +52,7 @@ func NewEnv(fsys vfs.FS, logger *slog.Logger, clock func() time.Time, lookups *L
 func (e *Env) takeMap() bool {
 	if e.maps.Add(1) > limits.FileMaps {
 		e.maps.Add(-1)
+		e.askForLess()
 		return false
 	}
 	return true
@@ -103,7 +109,6 @@ func (g *Segment) bury() error {
 	defer g.mu.Unlock()
 	var errs []error
 	g.forgetAhead()
-	f := g.file.Load()
 	maps := g.oldMaps
 	if m := g.log.Load(); m != nil {
 		maps = append(maps, *m)
@@ -120,16 +125,12 @@ func (g *Segment) bury() error {
 			}
 		}
 	}
-	if f != nil {
-		if len(g.unlink) > 0 { // nobody reads it any more
-			for size := g.SizeBytes.Load() - limits.UnlinkStepBytes; size > 0; size -= limits.UnlinkStepBytes {
-				if err := f.Truncate(size); err != nil {
-					errs = append(errs, err)
-					break
-				}
-			}
-		}
+	if size := g.SizeBytes.Load() - limits.UnlinkStepBytes; size > 0 && len(g.unlink) > 0 {
+		errs = append(errs, g.shrink(size))
+	}
+	if f := g.file.Load(); f != nil {
 		errs = append(errs, f.Close())
+		g.env.files.open.Add(-1)
 	}
 	for _, name := range g.unlink {
 		if err := g.env.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -139,16 +140,32 @@ func (g *Segment) bury() error {
 	return errors.Join(errs...)
 }
 
-// MoveAside renames the segment's files to .deleted; they are unlinked when the last reader has let go.
+// shrink cuts a file that nobody reads any more in steps, which a file system takes in its stride: the commit of a producer may
+// have to wait for one. Owner: mu held.
+func (g *Segment) shrink(size int64) error {
+	f, err := g.openLocked()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // with its directory
+	}
+	for ; err == nil && size > 0; size -= limits.UnlinkStepBytes {
+		err = f.Truncate(size)
+	}
+	return err
+}
+
+// MoveAside renames the segment's files to .<n>.deleted; they are unlinked when the last reader has let go. Who has its reference from
+// an older list and opens it later finds them there.
 func (g *Segment) MoveAside() error {
 	var errs []error
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	// A segment that compaction made may stand aside beside the one that it replaced.
+	aside := fmt.Sprintf(".%d%s", g.env.asides.Add(1), layout.DeletedSuffix)
 	for _, suffix := range layout.SegmentSuffixes {
 		name := g.Path(suffix)
-		err := g.env.fs.Rename(name, name+layout.DeletedSuffix)
+		err := g.env.fs.Rename(name, name+aside)
 		if err == nil {
-			g.unlink = append(g.unlink, name+layout.DeletedSuffix)
+			g.unlink = append(g.unlink, name+aside)
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}

@@ -36,7 +36,7 @@ func (g *Segment) loadMem() (*index.Writable, error) {
 		return m, nil
 	}
 	m := new(index.Writable)
-	offsets, times, err := index.ReadFiles(g.env.fs, g.Path(layout.IndexSuffix), g.Path(layout.TimeIndexSuffix), g.SizeBytes.Load(), g.fileSums())
+	offsets, times, err := index.ReadFiles(g.env.fs, g.name(layout.IndexSuffix), g.name(layout.TimeIndexSuffix), g.SizeBytes.Load(), g.fileSums())
 	if err != nil {
 		g.env.logger.Warn("index rebuilt", "file", g.Path(layout.IndexSuffix), "reason", err)
 		if m, err = g.rebuildIndex(); err != nil {
@@ -63,10 +63,10 @@ func (g *Segment) rebuildIndex() (*index.Writable, error) {
 	return m, nil
 }
 
-// fileSums are what the index files were written with, nil: not known.
+// fileSums are what the index files were written with, nil: not known. Owner: mu held.
 func (g *Segment) fileSums() *index.Sums {
 	if g.Sealed.Load() {
-		return index.ReadSums(g.env.fs, g.Path(layout.SumsSuffix))
+		return index.ReadSums(g.env.fs, g.name(layout.SumsSuffix))
 	}
 	return g.sums
 }
@@ -103,7 +103,7 @@ func (g *Segment) reindex(reason error) error {
 	if !g.Sealed.Load() {
 		return nil // written at the next checkpoint
 	}
-	if err := g.env.fs.Remove(g.Path(layout.IndexSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := g.env.fs.Remove(g.name(layout.IndexSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		g.env.logger.Warn("wrong index not removed", "file", g.Path(layout.IndexSuffix), "error", err)
 	}
 	return nil
@@ -177,7 +177,7 @@ func (g *Segment) unmapIndex(x *index.Files) {
 
 // mapIndex: owner mu held.
 func (g *Segment) mapIndex(suffix string, entryBytes int) (index.Mapped, error) {
-	f, err := g.env.fs.OpenFile(g.Path(suffix), vfs.ReadOnly)
+	f, err := g.env.fs.OpenFile(g.name(suffix), vfs.ReadOnly)
 	if err != nil {
 		return index.Mapped{}, err
 	}
@@ -199,7 +199,7 @@ func (g *Segment) mapIndex(suffix string, entryBytes int) (index.Mapped, error) 
 			g.env.logger.Warn("mmap failed, reading the index", "file", g.Path(suffix), "error", err)
 		}
 	}
-	b, err := index.ReadFile(g.env.fs, g.Path(suffix), entryBytes)
+	b, err := index.ReadFile(g.env.fs, g.name(suffix), entryBytes)
 	return index.Mapped{B: b, Mapped: false}, err
 }
 

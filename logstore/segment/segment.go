@@ -1,9 +1,13 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 
 	"kaas/codec/batch"
 	"kaas/internal/vfs"
@@ -86,10 +90,13 @@ type Segment struct {
 	reindexed  atomic.Bool // the index was made anew: its files hold nothing of it
 	unreadable atomic.Bool // a try to make it anew has failed
 
-	_ [8]byte // a multiple of 64: what an append touches begins with a cache line
+	// A multiple of 64 bytes: what an append touches begins with a cache line.
 }
 
-type openFile struct{ vfs.File }
+type openFile struct {
+	vfs.File
+	used atomic.Bool // since LetGo looked last
+}
 
 // UnknownTimestamp stands for a timestamp that has to be looked up first.
 const UnknownTimestamp = recovery.UnknownTimestamp
@@ -154,7 +161,9 @@ func (g *Segment) Release() {
 // SetFile gives the segment its .log file, once: before anybody else has the segment, or with mu held.
 func (g *Segment) SetFile(f vfs.File) {
 	g.opened.File = f
+	g.opened.used.Store(true)
 	g.file.Store(&g.opened)
+	g.env.fileOpened()
 }
 
 // IsOpen says that the .log file and the writable index are there.
@@ -163,6 +172,9 @@ func (g *Segment) IsOpen() bool { return g.file.Load() != nil && g.mem.Load() !=
 // Open returns the .log file. The caller holds a reference.
 func (g *Segment) Open() (vfs.File, error) {
 	if f := g.file.Load(); f != nil {
+		if !f.used.Load() {
+			f.used.Store(true)
+		}
 		return f.File, nil
 	}
 	g.mu.Lock()
@@ -170,17 +182,41 @@ func (g *Segment) Open() (vfs.File, error) {
 	return g.openLocked()
 }
 
+// OpenAgain returns the .log file as one of its own, only to be read. The caller holds a reference, and closes it.
+func (g *Segment) OpenAgain() (vfs.File, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.env.fs.OpenFile(g.name(layout.LogSuffix), vfs.ReadOnly)
+}
+
 // openLocked is open with mu held.
 func (g *Segment) openLocked() (vfs.File, error) {
 	if f := g.file.Load(); f != nil {
 		return f.File, nil
 	}
-	f, err := g.env.fs.OpenFile(g.Path(layout.LogSuffix), 0)
+	f, err := g.env.fs.OpenFile(g.name(layout.LogSuffix), 0)
 	if err != nil {
+		if errors.Is(err, unix.EMFILE) {
+			g.env.askForLess()
+		}
 		return nil, err
 	}
 	g.SetFile(f)
 	return f, nil
+}
+
+// name is where one of the files is now. Owner: mu held.
+func (g *Segment) name(suffix string) string {
+	name := g.Path(suffix)
+	if len(g.unlink) == 0 {
+		return name
+	}
+	for _, aside := range g.unlink {
+		if strings.HasPrefix(aside, name+".") {
+			return aside
+		}
+	}
+	return name + layout.DeletedSuffix // there was none; another segment may have the name by now
 }
 
 // mmap returns a view of the .log that covers [0, end), or nil when the budget of maps is spent. The active segment is
