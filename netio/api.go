@@ -40,7 +40,7 @@ type Config struct {
 	Logger                   *slog.Logger // default: discards
 	Handler                  Handler
 
-	alwaysRest bool // of tests: loops wait as quiet ones do, and the janitor wakes nobody
+	alwaysRest, neverRest bool // of tests: loops wait as quiet ones of many connections do, or never so; the janitor wakes nobody
 }
 
 // Handler is what the server calls; one per server. All calls for one connection come from its event loop.

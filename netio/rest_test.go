@@ -2,6 +2,7 @@ package netio
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"os"
@@ -13,10 +14,34 @@ import (
 	"kaas/internal/limits"
 )
 
-// Requests one by one, replies of the loop and of another goroutine, connections that come and go: everything that ends a
-// rest, as close as possible to its begin. The janitor does not help, so a lost wake is a reply that never comes.
 func TestRestsLoseNoWake(t *testing.T) {
 	t.Parallel()
+	server := loseNoWake(t, func(c *Config) { c.alwaysRest = true })
+	for _, l := range server.loops {
+		if l.rests.Load() == 0 {
+			t.Error("a loop has not rested once")
+		}
+	}
+}
+
+func TestBlocksLoseNoWake(t *testing.T) {
+	t.Parallel()
+	server := loseNoWake(t, func(c *Config) { c.neverRest = true })
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := server.Close(ctx); err != nil { // the loops have ended
+		t.Fatal(err)
+	}
+	for _, l := range server.loops {
+		if l.rest.blocks == 0 {
+			t.Error("a loop has not waited inside an event once")
+		}
+	}
+}
+
+// loseNoWake: requests one by one, replies of the loop and of another goroutine, connections that come and go: everything that ends a
+// wait, as close as possible to its begin. The janitor does not help, so a lost wake is a reply that never comes.
+func loseNoWake(t *testing.T, waits func(*Config)) *Server {
 	late, ended := make(chan *Slot, 64), make(chan struct{})
 	var answering sync.WaitGroup
 	answering.Go(func() {
@@ -38,7 +63,10 @@ func TestRestsLoseNoWake(t *testing.T) {
 		}
 		return echo(c, frame)
 	}}
-	server, addr := startServer(t, h, func(c *Config) { c.NumNetworkThreads, c.alwaysRest = 2, true })
+	server, addr := startServer(t, h, func(c *Config) {
+		c.NumNetworkThreads = 2
+		waits(c)
+	})
 	var clients sync.WaitGroup
 	for i := range 6 {
 		clients.Go(func() {
@@ -78,11 +106,7 @@ func TestRestsLoseNoWake(t *testing.T) {
 	clients.Wait()
 	close(ended)
 	answering.Wait()
-	for _, l := range server.loops {
-		if l.rests.Load() == 0 {
-			t.Error("a loop has not rested once")
-		}
-	}
+	return server
 }
 
 // A loop that has just begun waits in gnet's way; whether it is quiet is known when the clock has moved.
@@ -141,5 +165,42 @@ func TestBusyLoopsDoNotRest(t *testing.T) {
 	}
 	if r.look(4, enough-1); r.quiet {
 		t.Fatal("quiet with so few connections")
+	}
+}
+
+// A loop that is asked again and again at once leaves its waits to the engine for a while, and lets its goroutine go often enough.
+func TestBusyLoopsDoNotBlock(t *testing.T) {
+	t.Parallel()
+	events, ready, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Close()
+	defer ready.Close()
+	if _, err := ready.WriteString("x"); err != nil {
+		t.Fatal(err)
+	}
+	r := &rest{gnetFD: int(events.Fd()), tasks: new(int32), scheduled: time.Now().Add(time.Hour)}
+	for r.blocks == 0 || r.busy == 0 { // a processor that was lost meanwhile looks like a wait
+		r.block()
+	}
+	asked := r.blocks
+	for range limits.NetBusyEvents {
+		r.block()
+	}
+	if r.blocks != asked || r.busy != 0 {
+		t.Fatalf("%d waits among %d events, %d are left", r.blocks-asked, limits.NetBusyEvents, r.busy)
+	}
+	r.scheduled = time.Now().Add(-2 * limits.NetSlice)
+	if r.block(); r.blocks != asked {
+		t.Fatal("waited although the goroutine was due to be let go")
+	}
+	*r.tasks, r.scheduled = 1, time.Now().Add(time.Hour)
+	if r.block(); r.blocks != asked {
+		t.Fatal("waited although the engine has tasks")
+	}
+	*r.tasks = 0
+	if r.block(); r.blocks != asked+1 {
+		t.Fatal("did not look for events")
 	}
 }

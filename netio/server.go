@@ -280,7 +280,7 @@ func (s *Server) janitor() {
 			return
 		case <-ticker.C:
 			s.nowMs.Store(time.Now().UnixMilli())
-			if s.config.alwaysRest {
+			if s.config.alwaysRest || s.config.neverRest {
 				continue
 			}
 			for _, l := range s.loops {

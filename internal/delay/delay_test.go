@@ -99,6 +99,49 @@ func TestDeadlinesShareTicks(t *testing.T) {
 	}
 }
 
+// A reader at the tail waits anew after each record, each time for a little later: that must not wake the goroutine, and a
+// deadline before the one that it sleeps for must.
+func TestLaterDeadlinesWakeNobody(t *testing.T) {
+	t.Parallel()
+	d := &Timer{start: time.Now(), moved: make(chan struct{}, 1)}
+	if d.fire(d.now()) != -1 {
+		t.Fatal("an empty heap has a next deadline")
+	}
+	woken := func() bool {
+		select {
+		case <-d.moved:
+			d.fire(d.now())
+			return true
+		default:
+			return false
+		}
+	}
+	for i := range 100 {
+		e := &testExpirer{}
+		e.Owner = e
+		d.Add(&e.Deadline, time.Hour+time.Duration(i)*time.Second)
+		if got, want := woken(), i == 0; got != want {
+			t.Fatalf("deadline %d woke the goroutine: %v, want %v", i, got, want)
+		}
+		d.Cancel(&e.Deadline)
+	}
+	for _, wait := range []time.Duration{time.Minute, time.Second} {
+		e := &testExpirer{}
+		e.Owner = e
+		if d.Add(&e.Deadline, wait); !woken() {
+			t.Fatalf("a deadline in %v, before the next one, woke nobody", wait)
+		}
+	}
+	if d.ForceAll(); d.Len() != 0 {
+		t.Fatal("ForceAll left something")
+	}
+	e := &testExpirer{}
+	e.Owner = e
+	if d.Add(&e.Deadline, 2*time.Hour); !woken() {
+		t.Fatal("the first deadline after none woke nobody")
+	}
+}
+
 func TestDeadlineThatRefusesIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	d := &Timer{start: time.Now(), moved: make(chan struct{}, 1)}

@@ -32,7 +32,12 @@ type Timer struct {
 	// heap is ordered by at, earliest first.
 	// +checklocks:mu
 	heap []*Deadline
-	// moved tells the goroutine that the earliest one changed; capacity 1.
+	// wakesAt is until when the goroutine sleeps at most: an Add that is due no earlier does not wake it. When what it
+	// sleeps for is cancelled, it finds that out once it wakes. Otherwise one request that waits, again and again (a reader
+	// at the tail), would wake a thread each time.
+	// +checklocks:mu
+	wakesAt time.Duration
+	// moved tells the goroutine that the earliest one is due before wakesAt; capacity 1.
 	moved chan struct{}
 	quit  chan struct{}
 	done  chan struct{}
@@ -50,6 +55,8 @@ func (d *Timer) Stop() {
 	close(d.quit)
 	<-d.done
 }
+
+const never = time.Duration(1<<63 - 1)
 
 func (d *Timer) now() time.Duration { return time.Since(d.start) }
 
@@ -75,9 +82,12 @@ func (d *Timer) Add(e *Deadline, wait time.Duration) {
 	d.mu.Lock()
 	d.heap = append(d.heap, e)
 	d.up(len(d.heap) - 1)
-	earliest := d.heap[0] == e
+	sooner := e.at < d.wakesAt
+	if sooner {
+		d.wakesAt = e.at
+	}
 	d.mu.Unlock()
-	if earliest {
+	if sooner {
 		select {
 		case d.moved <- struct{}{}:
 		default:
@@ -104,7 +114,7 @@ func (d *Timer) Len() int {
 
 // ForceAll expires everything that waits.
 func (d *Timer) ForceAll() {
-	d.fire(1<<63 - 1)
+	d.fire(never)
 }
 
 func (d *Timer) run() {
@@ -140,9 +150,10 @@ func (d *Timer) fire(now time.Duration) (wait time.Duration) {
 			due = e
 		}
 	}
-	wait = -1
+	wait, d.wakesAt = -1, never
 	if len(d.heap) > 0 {
-		wait = d.heap[0].at - now
+		d.wakesAt = d.heap[0].at
+		wait = d.wakesAt - now
 	}
 	d.mu.Unlock()
 	for due != nil {
