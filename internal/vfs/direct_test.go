@@ -2,7 +2,10 @@ package vfs
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -116,9 +119,11 @@ func TestTornDirectWrite(t *testing.T) {
 	}
 }
 
-// TestLinkedAllocatesNothing: it is asked at each commit. Not parallel, since AllocsPerRun counts what all do.
-func TestLinkedAllocatesNothing(t *testing.T) {
-	f, err := OS.OpenFile(filepath.Join(t.TempDir(), "a"), Create)
+// TestQuestionsAllocateNothing: whether a file is linked is asked at each commit, what is free each time that a log takes space ahead. Not
+// parallel, since AllocsPerRun counts what all do.
+func TestQuestionsAllocateNothing(t *testing.T) {
+	dir := t.TempDir()
+	f, err := OS.OpenFile(filepath.Join(dir, "a"), Create)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +132,22 @@ func TestLinkedAllocatesNothing(t *testing.T) {
 		if linked, err := f.Linked(); !linked || err != nil {
 			t.Errorf("linked %v, %v", linked, err)
 		}
+		if total, usable, err := OS.Usage(dir); total < usable || usable < 0 || total == 0 || err != nil {
+			t.Errorf("%d of %d bytes are usable, %v", usable, total, err)
+		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestUsageOfNothing: errors name the directory.
+func TestUsageOfNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for path, want := range map[string]error{filepath.Join(dir, "missing"): unix.ENOENT, dir + strings.Repeat("/.", unix.PathMax/2): unix.ENAMETOOLONG} {
+		var failed *fs.PathError
+		if _, _, err := OS.Usage(path); !errors.Is(err, want) || !errors.As(err, &failed) || failed.Path != path {
+			t.Errorf("%.40s: %v, want %v", path, err, want)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -123,11 +124,30 @@ func (osFS) SyncDir(dir string) error {
 }
 
 func (osFS) Usage(dir string) (totalBytes, usableBytes int64, err error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
+	st, err := statfs(dir)
+	if err != nil {
 		return 0, 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 	}
 	return int64(st.Blocks) * st.Bsize, int64(st.Bavail) * st.Bsize, nil
+}
+
+// statfs is unix.Statfs without its copy of the path on the heap: a log asks each time that it takes space ahead, some times a second.
+func statfs(dir string) (st unix.Statfs_t, err error) {
+	var path [unix.PathMax]byte // ends with a zero
+	if len(dir) >= len(path) {
+		return st, unix.ENAMETOOLONG
+	}
+	copy(path[:], dir)
+	for {
+		_, _, failed := unix.Syscall(unix.SYS_STATFS, uintptr(unsafe.Pointer(&path)), uintptr(unsafe.Pointer(&st)), 0)
+		switch failed {
+		case 0:
+			return st, nil
+		case unix.EINTR:
+		default:
+			return st, failed
+		}
+	}
 }
 
 // LockedError says who holds a lock.
@@ -182,6 +202,6 @@ var localTypes = map[int64]bool{
 
 // Local says that dir lies on a disk of this machine: not on the network, not in memory.
 func Local(dir string) bool {
-	var st unix.Statfs_t
-	return unix.Statfs(dir, &st) == nil && localTypes[int64(st.Type)]
+	st, err := statfs(dir)
+	return err == nil && localTypes[int64(st.Type)]
 }
