@@ -314,6 +314,8 @@ func TestContestFigures(t *testing.T) {
 		"produce and follow, 64 KB batches, 16 partitions":        "CPU per GB, ratio to kafka ≤ 0.25 met",
 		"produce and follow, 256 KB batches, 16 partitions":       "CPU per GB, ratio to kafka ≤ 0.25 met",
 		"16 KB batches, 100 partitions and connections, acks=all": "throughput, ratio to kafka ≥ 10 met",
+		"4 KB batches, 100 partitions and connections, acks=all":  "throughput, ratio to kafka ≥ 10 met",
+		"64 KB batches, 100 partitions and connections, acks=all": "throughput, ratio to kafka ≥ 10 met",
 		"storm: 1 to 10 keyed records of 100 B, 200 connections":  "requests per CPU second, ratio to kafka ≥ 5 met",
 		"read a backlog, 1 MiB fetches on 2 connections":          "CPU per GB, ratio to kafka ≤ 1 met",
 		"8 readers at the tail":                                   "CPU per GB, ratio to kafka ≤ 0.35 met",

@@ -80,6 +80,8 @@ func contests() []contest {
 	single := rig.Load{Partitions: 100, Producers: 100, Consumers: 4, InFlight: 5, Acks: 1, BatchBytes: 200, ValueBytes: 100, MaxPartitionBytes: 1 << 20}
 	durable100 := single
 	durable100.Acks, durable100.BatchBytes, durable100.ValueBytes = -1, 16<<10, 1<<10
+	durableSmall, durableLarge := durable100, durable100
+	durableSmall.BatchBytes, durableLarge.BatchBytes = 4<<10, 64<<10
 	wide := rig.CostOfAByte(1)
 	wide.Partitions = 100
 	large := rig.CostOfAByte(1)
@@ -106,6 +108,8 @@ func contests() []contest {
 		{name: "produce and follow, zstd, GB of compressed bytes", bytes: 0.4, load: zstd},
 		{name: "produce and follow, 64 KB batches, 16 partitions, acks=all", durable: true, bytes: 0.4, load: rig.CostOfAByte(-1)},
 		{name: "16 KB batches, 100 partitions and connections, acks=all", durable: true, bytes: 0.2, load: durable100, judge: judging(throughputRatio, above(10))},
+		{name: "4 KB batches, 100 partitions and connections, acks=all", durable: true, bytes: 0.1, load: durableSmall, judge: judging(throughputRatio, above(10))},
+		{name: "64 KB batches, 100 partitions and connections, acks=all", durable: true, bytes: 0.4, load: durableLarge, judge: judging(throughputRatio, above(10))},
 		{name: "one 100-byte record a batch, 100 partitions and connections", bytes: 0.02, load: single},
 		{name: "storm: 1 to 10 keyed records of 100 B, 200 connections", storm: true, bytes: 0.15, load: small, judge: judging(requestsRatio, above(5))},
 		{name: "read a backlog, 1 MiB fetches on 2 connections", drain: true, bytes: 1, load: backlog, judge: judging(cpuRatio, below(1))},

@@ -29,6 +29,7 @@ type sample struct {
 	cpu                           rig.CPU
 	generator                     time.Duration // of this process's processor time
 	settled                       time.Duration // from the begin until nothing of the volume was dirty, when that was asked for
+	written                       int64         // bytes that the volume's device took meanwhile; 0: not known
 	allocations, allocating       int64         // objects of so many requests; 0 requests: not known
 	resident, anonymous, idleAnon int64
 	idleResident                  int64
@@ -106,11 +107,12 @@ func (result *sample) time(o options, s *subject) error {
 	if err != nil {
 		return err
 	}
+	device := rig.DeviceWritten(s.dir)
 	own, begin := generator.OwnCPU(), time.Now()
 	if err := s.meter.during(func() (err error) { result.Outcome, err = s.driver.Run(o.Bytes); return err }); err != nil {
 		return err
 	}
-	result.generator = generator.OwnCPU() - own
+	result.generator, result.written = generator.OwnCPU()-own, rig.DeviceWritten(s.dir)-device
 	after, err := s.CPU()
 	if err != nil {
 		return err

@@ -30,6 +30,11 @@ type Load struct {
 	MaxBytes          int32  // of one Fetch, all partitions; 0 is 50 MiB
 	Codec             string // lz4 or zstd; the broker's bytes are the compressed ones
 	FanOut            int    // sets of Consumers, each of which reads everything; 0 counts as 1
+
+	// Wide: each producer writes to all partitions, and each of its requests has a batch for every one of them. That is what
+	// Kafka's own producers send under load, up to max.request.size. Otherwise a request has one batch, of a partition that is
+	// its producer's alone.
+	Wide bool
 }
 
 // CostOfAByte is the first row of the targets: 1 KB records in 64 KB batches,
@@ -45,11 +50,11 @@ func CostOfAByte(acks int16) Load {
 type Driver struct {
 	Load
 	address string
-	frames  [][]byte // Produce, by partition
+	frames  [][]byte // Produce, by partition; of Wide the one for all
 	batch   int      // bytes of one batch
 	records int      // in one batch
 
-	sent    []int64   // batches, by partition; its producer's
+	sent    []int64   // batches, by partition; its producer's, of Wide changed between runs only
 	next    [][]int64 // the offset to fetch next, by set and partition; its consumer's
 	fetches atomic.Int64
 }
@@ -68,13 +73,17 @@ func NewDriver(l Load, address string) *Driver {
 	for range max(l.FanOut, 1) {
 		d.next = append(d.next, make([]int64, l.Partitions))
 	}
+	if l.Wide {
+		d.frames = append(d.frames, wideProduceFrame(l.Topic, dealt(l.Partitions, 1, 0), l.Acks, batch))
+		return d
+	}
 	for p := range l.Partitions {
 		d.frames = append(d.frames, ProduceFrame(l.Topic, int32(p), l.Acks, batch))
 	}
 	return d
 }
 
-// Frames are the Produce requests of the load, one a partition.
+// Frames are the Produce requests of the load: one a partition, of Wide one for all.
 func (d *Driver) Frames() [][]byte { return d.frames }
 
 // Written tells whether anything has been produced.
@@ -105,6 +114,9 @@ type Outcome struct {
 // in order.
 func (d *Driver) Run(bytes int64) (Outcome, error) {
 	perPartition := (bytes + int64(d.batch*d.Partitions) - 1) / int64(d.batch*d.Partitions)
+	if d.Wide { // each producer sends as much as any other
+		perPartition = (perPartition + int64(d.Producers) - 1) / int64(d.Producers) * int64(d.Producers)
+	}
 	begin, fetchesBefore := time.Now(), d.fetches.Load()
 	goal := make([]int64, d.Partitions)
 	var left int64 // batches to read
@@ -120,7 +132,13 @@ func (d *Driver) Run(bytes int64) (Outcome, error) {
 		}
 	}
 	for c := range d.Producers {
-		wg.Go(func() { errs <- d.produce(dealt(d.Partitions, d.Producers, c), perPartition) })
+		if d.Wide {
+			wg.Go(func() { errs <- d.produce(dealt(d.Partitions, 1, 0), perPartition/int64(d.Producers)) })
+			continue
+		}
+		wg.Go(func() {
+			errs <- d.produce(dealt(d.Partitions, d.Producers, c), perPartition*int64(len(dealt(d.Partitions, d.Producers, c))))
+		})
 	}
 	wg.Wait()
 	close(errs)
@@ -132,11 +150,17 @@ func (d *Driver) Run(bytes int64) (Outcome, error) {
 		return Outcome{}, err
 	}
 	batches := perPartition * int64(d.Partitions)
-	moved := batches
+	moved, produces := batches, batches
+	if d.Wide {
+		produces = perPartition
+		for p := range d.sent {
+			d.sent[p] += perPartition
+		}
+	}
 	if d.Producers == 0 {
 		moved = left
 	}
-	return Outcome{Bytes: moved * int64(d.batch), Produces: batches, Fetches: d.fetches.Load() - fetchesBefore, Took: time.Since(begin)}, nil
+	return Outcome{Bytes: moved * int64(d.batch), Produces: produces, Fetches: d.fetches.Load() - fetchesBefore, Took: time.Since(begin)}, nil
 }
 
 // dealt returns the partitions of one of so many hands.
@@ -150,7 +174,8 @@ func dealt(partitions, hands, hand int) (mine []int32) {
 // Patience bounds every wait for the other side.
 const Patience = 60 * time.Second
 
-func (d *Driver) produce(partitions []int32, batches int64) error {
+// produce sends so many requests for its partitions in turn, or of Wide for all of them at once.
+func (d *Driver) produce(partitions []int32, requests int64) error {
 	conn, err := net.Dial("tcp", d.address)
 	if err != nil {
 		return err
@@ -160,17 +185,19 @@ func (d *Driver) produce(partitions []int32, batches int64) error {
 		return err
 	}
 	window := make(chan struct{}, d.InFlight)
-	total := batches * int64(len(partitions))
 	acknowledged := make(chan error, 1)
-	go func() { acknowledged <- d.readAcks(conn, partitions, total, window) }()
-	for i := range total {
+	go func() { acknowledged <- d.readAcks(conn, partitions, requests, window) }()
+	for i := range requests {
 		select {
 		case window <- struct{}{}:
 		case err := <-acknowledged:
 			return fmt.Errorf("produce: %w", err)
 		}
-		p := partitions[i%int64(len(partitions))]
-		if _, err := conn.Write(d.frames[p]); err != nil {
+		frame := d.frames[0]
+		if !d.Wide {
+			frame = d.frames[partitions[i%int64(len(partitions))]]
+		}
+		if _, err := conn.Write(frame); err != nil {
 			return fmt.Errorf("produce: %w", err)
 		}
 	}
@@ -181,14 +208,25 @@ func (d *Driver) produce(partitions []int32, batches int64) error {
 }
 
 // readAcks checks that each answer is of the partition and offset due.
-func (d *Driver) readAcks(conn net.Conn, partitions []int32, total int64, window <-chan struct{}) error {
+func (d *Driver) readAcks(conn net.Conn, partitions []int32, requests int64, window <-chan struct{}) error {
 	reader := bufio.NewReaderSize(conn, 64<<10)
-	for i := range total {
+	next := make([]int64, d.Partitions) // of Wide: the lowest offset that may come, by partition
+	if d.Wide {
+		for p := range next {
+			next[p] = d.sent[p] * int64(d.records)
+		}
+	}
+	for i := range requests {
 		answer, err := nextFrame(reader)
 		if err != nil {
 			return err
 		}
-		if err := d.checkAck(answer, partitions[i%int64(len(partitions))]); err != nil {
+		if d.Wide {
+			err = d.checkWideAck(answer, next)
+		} else {
+			err = d.checkAck(answer, partitions[i%int64(len(partitions))])
+		}
+		if err != nil {
 			return err
 		}
 		if _, err := reader.Discard(len(answer)); err != nil {
@@ -199,20 +237,47 @@ func (d *Driver) readAcks(conn net.Conn, partitions []int32, total int64, window
 	return nil
 }
 
+// What stands before the partitions of an answer to Produce, with the correlation id and without the topic, and what each takes
+// when nothing is wrong: index, error, offset, time, log start, no errors of records, no message.
+const (
+	ackHeadBytes      = 4 + 4 + 2 + 4
+	ackPartitionBytes = 4 + 2 + 8 + 8 + 8 + 4 + 2
+)
+
+// ack reads one partition of an answer.
+func ack(b []byte) (partition int32, code int16, base int64) {
+	return int32(binary.BigEndian.Uint32(b)), int16(binary.BigEndian.Uint16(b[4:])), int64(binary.BigEndian.Uint64(b[6:]))
+}
+
 // checkAck takes an answer without its length; it must be that of partition p
 // with the offset that is due.
 func (d *Driver) checkAck(answer []byte, p int32) error {
-	// correlation id, number of topics, topic, number of partitions
-	at := 4 + 4 + 2 + len(d.Topic) + 4
-	if len(answer) < at+14 {
+	at := ackHeadBytes + len(d.Topic)
+	if len(answer) < at+ackPartitionBytes {
 		return fmt.Errorf("an answer of %d bytes", len(answer))
 	}
-	index, code := int32(binary.BigEndian.Uint32(answer[at:])), int16(binary.BigEndian.Uint16(answer[at+4:]))
-	base := int64(binary.BigEndian.Uint64(answer[at+6:]))
+	index, code, base := ack(answer[at:])
 	if due := d.sent[p] * int64(d.records); index != p || code != 0 || base != due {
 		return fmt.Errorf("partition %d, error %d, offset %d was answered where partition %d, offset %d was due", index, code, base, p, due)
 	}
 	d.sent[p]++
+	return nil
+}
+
+// checkWideAck takes an answer to a request with a batch for each partition. Others append to them as well, so that offsets rise;
+// that each came once is seen by the consumers.
+func (d *Driver) checkWideAck(answer []byte, next []int64) error {
+	at := ackHeadBytes + len(d.Topic)
+	if len(answer) < at+ackPartitionBytes*d.Partitions {
+		return fmt.Errorf("an answer of %d bytes", len(answer))
+	}
+	for i := range d.Partitions {
+		p, code, base := ack(answer[at+i*ackPartitionBytes:])
+		if int(p) != i || code != 0 || base < next[i] || base%int64(d.records) != 0 {
+			return fmt.Errorf("partition %d, error %d, offset %d was answered where partition %d, offset %d or more was due", p, code, base, i, next[i])
+		}
+		next[i] = base + int64(d.records)
+	}
 	return nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -120,6 +122,42 @@ func SyncVolume(dir string) error {
 		return err
 	}
 	return errors.Join(unix.Syncfs(int(d.Fd())), d.Close())
+}
+
+// DirtyBackground is how much may be dirty in memory, in bytes, before the kernel begins to write it back at once.
+func DirtyBackground() (int64, error) {
+	const name = "nr_dirty_background_threshold"
+	text, err := os.ReadFile("/proc/vmstat")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
+			pages, err := strconv.ParseInt(value, 10, 64)
+			return pages * int64(os.Getpagesize()), err
+		}
+	}
+	return 0, fmt.Errorf("/proc/vmstat has no %s", name)
+}
+
+// DeviceWritten is how many bytes the device below a directory has taken since it is there, 0 when it has none of its own (an
+// overlay, a network).
+func DeviceWritten(dir string) int64 {
+	const sectorBytes, writtenAt = 512, 6 // Documentation/block/stat.rst
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return 0
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/sys/dev/block/%d:%d/stat", unix.Major(st.Dev), unix.Minor(st.Dev)))
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) <= writtenAt {
+		return 0
+	}
+	sectors, err := strconv.ParseInt(fields[writtenAt], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return sectors * sectorBytes
 }
 
 // threadCPU is in nanoseconds.

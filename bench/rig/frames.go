@@ -139,12 +139,19 @@ func sealBatch(batch []byte, records int) {
 
 // ProduceFrame wraps one batch for one partition.
 func ProduceFrame(topic string, partition int32, acks int16, batch []byte) []byte {
+	return wideProduceFrame(topic, []int32{partition}, acks, batch)
+}
+
+// wideProduceFrame wraps one batch for each of several partitions.
+func wideProduceFrame(topic string, partitions []int32, acks int16, batch []byte) []byte {
 	f := newFrame(keyProduce, produceVersion)
 	f.int16(-1) // no transaction
 	f.int16(acks).int32(30_000)
-	f.int32(1).string(topic).int32(1).int32(partition)
-	f.int32(int32(len(batch)))
-	f.b = append(f.b, batch...)
+	f.int32(1).string(topic).int32(int32(len(partitions)))
+	for _, p := range partitions {
+		f.int32(p).int32(int32(len(batch)))
+		f.b = append(f.b, batch...)
+	}
 	return f.done()
 }
 

@@ -54,6 +54,48 @@ func TestFetchChecks(t *testing.T) {
 	}
 }
 
+// TestWideAcks feeds the driver answers to requests with a batch for each partition.
+func TestWideAcks(t *testing.T) {
+	t.Parallel()
+	answer := func(code int16, partitions []int32, bases ...int64) []byte {
+		response := kmsg.NewPtrProduceResponse()
+		response.SetVersion(produceVersion)
+		topic := kmsg.NewProduceResponseTopic()
+		topic.Topic = "bench"
+		for i, base := range bases {
+			p := kmsg.NewProduceResponseTopicPartition()
+			p.Partition, p.ErrorCode, p.BaseOffset = partitions[i], code, base
+			topic.Partitions = append(topic.Partitions, p)
+		}
+		response.Topics = append(response.Topics, topic)
+		return response.AppendTo(make([]byte, 4))
+	}
+	d := NewDriver(Load{Topic: "bench", Partitions: 2, Producers: 2, BatchBytes: 2000, ValueBytes: 900, Wide: true}, "")
+	if len(d.Frames()) != 1 || d.records != 2 {
+		t.Fatalf("%d frames, %d records a batch", len(d.Frames()), d.records)
+	}
+	both, next := []int32{0, 1}, []int64{0, 0}
+	for i, bases := range [][]int64{{0, 2}, {4, 4}} { // another producer was between them
+		if err := d.checkWideAck(answer(0, both, bases...), next); err != nil {
+			t.Errorf("answer %d: %v", i, err)
+		}
+	}
+	if next[0] != 6 || next[1] != 6 {
+		t.Errorf("next are %v", next)
+	}
+	for name, wrong := range map[string][]byte{
+		"an error":               answer(6, both, 6, 6),
+		"an offset twice":        answer(0, both, 6, 4),
+		"an offset inside":       answer(0, both, 7, 6),
+		"a partition too few":    answer(0, both[:1], 6),
+		"a partition that isn't": answer(0, []int32{0, 2}, 6, 6),
+	} {
+		if d.checkWideAck(wrong, []int64{6, 6}) == nil {
+			t.Errorf("%s was not noticed", name)
+		}
+	}
+}
+
 // TestFramesDecode holds the hand-written frames against franz-go's decoders.
 func TestFramesDecode(t *testing.T) {
 	t.Parallel()
@@ -72,6 +114,7 @@ func TestFramesDecode(t *testing.T) {
 		request kmsg.Request
 	}{
 		{ProduceFrame("topic", 7, -1, batch), kmsg.NewPtrProduceRequest()},
+		{wideProduceFrame("topic", []int32{0, 1, 2}, -1, batch), kmsg.NewPtrProduceRequest()},
 		{fetch, kmsg.NewPtrFetchRequest()},
 		{CreateTopicFrame("topic", 3, [][2]string{{"a", "b"}}), kmsg.NewPtrCreateTopicsRequest()},
 		{MetadataFrame("topic", true), kmsg.NewPtrMetadataRequest()},
@@ -186,6 +229,13 @@ func TestAppends(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%d files are left, %v", len(left), err)
+	}
+}
+
+func TestDirtyBackground(t *testing.T) {
+	t.Parallel()
+	if bytes, err := DirtyBackground(); err != nil || bytes <= 0 {
+		t.Error(bytes, err)
 	}
 }
 
