@@ -99,7 +99,11 @@ func durableSustained(o options, out io.Writer) (figures []figure, err error) {
 	o.Bytes = max(o.Bytes, min(background, durableSustainedBytes))
 	narrow, _, wide := durableLoads()
 	for _, l := range []rig.Load{wide, narrow} {
-		samples, err := measureInTurn(o, scenario+", sustained"+inFlight(l), l, o.Rounds, sides, out)
+		rounds := o.Rounds
+		if !l.Wide {
+			rounds = 1
+		}
+		samples, err := measureInTurn(o, scenario+", sustained"+inFlight(l), l, rounds, sides, out)
 		if err != nil {
 			return figures, err
 		}

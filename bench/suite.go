@@ -44,7 +44,7 @@ func targeted() []scenario {
 		{"drain", "a warm backlog, against sendfile and mmap", 10, 0, drain},
 		{"fan-out", "8 readers at the tail", 10, 0, fanOut},
 		{"storm", "small keyed requests of 200 connections, against a bare gnet echo", 20, 0, storm},
-		{"durable", "acks=all after fdatasync: throughput in bursts and sustained, and latency by partitions", 280, 0, durable},
+		{"durable", "acks=all after fdatasync: throughput in bursts and sustained, and latency by partitions", 320, 0, durable},
 		{"tail", "latency at a fixed rate, with and without a reader at the tail, quiet and among cold reads, stalled readers and idle polls", 80, 0, tailLatency},
 		{"start-up", "exec to ready, to the first acknowledged produce, idle memory", 25, 0, startUp},
 		{"idle", "1,000 idle partitions and 1,000 idle consumers, against a raw loop of the same polls", 60, 0, idleConsumers},
