@@ -66,7 +66,7 @@ var layers = []layer{
 	{dir: "coord/coordtest", may: []string{"coord", "codec/batch", "logstore/producer"}, why: "a log in memory for the tests of coord and of its machines, and a data partition for simulations"},
 	{dir: "txn", may: []string{"coord"}, modules: []string{"github.com/twmb/franz-go/pkg/kbin", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "state machines without I/O"},
 	{dir: "group/assignor", why: "which member gets which partition: functions, no state"},
-	{dir: "group/consumerlog", modules: []string{"github.com/twmb/franz-go/pkg/kbin"}, why: "the bytes of consumer groups' records"},
+	{dir: "group/consumerlog", modules: []string{"github.com/twmb/franz-go/pkg/kbin", "github.com/twmb/franz-go/pkg/kmsg"}, why: "the bytes of consumer groups' records, and of what classic members keep in theirs"},
 	{dir: "group/topicregex", may: []string{"meta"}, why: "which topics a regular expression matches, at a bounded cost"},
 	{dir: "group", may: []string{"coord", "meta", "group/assignor", "group/consumerlog", "group/topicregex"}, modules: []string{"github.com/twmb/franz-go/pkg/kbin", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kmsg"}, why: "state machines without I/O"},
 

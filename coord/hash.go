@@ -58,3 +58,15 @@ func JavaMapOrder(keys []string) []string {
 	slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(slot(a), slot(b)) })
 	return keys
 }
+
+// JavaLength counts UTF-16 units, as Kafka's String.length() does for
+// offset.metadata.max.bytes.
+func JavaLength(s string) int {
+	units := utf8.RuneCountInString(s)
+	for _, r := range s {
+		if r >= 0x10000 {
+			units++
+		}
+	}
+	return units
+}

@@ -48,3 +48,12 @@ func TestJavaMapOrder(t *testing.T) {
 		}
 	}
 }
+
+func TestJavaLength(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{"": 0, "abc": 3, "é€": 2, "😀x": 3} {
+		if got := JavaLength(text); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}

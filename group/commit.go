@@ -1,8 +1,6 @@
 package group
 
 import (
-	"unicode/utf8"
-
 	"kaas/coord"
 	"kaas/group/assignor"
 
@@ -44,7 +42,7 @@ func (m *Machine) OffsetCommit(t *coord.Turn, req *kmsg.OffsetCommitRequest, don
 			if p.Metadata != nil {
 				o.metadata = *p.Metadata
 			}
-			if javaLength(o.metadata) > int(m.config.OffsetMetadataMaxChars) {
+			if m.metadataTooLarge(p.Metadata) {
 				response.Topics[i].Partitions[j].ErrorCode = codeOffsetMetadataTooLarge
 				continue
 			}
@@ -77,7 +75,8 @@ func (m *Machine) checkCommit(g *group, req *kmsg.OffsetCommitRequest) int16 {
 		return g.consumer.consumerCommit(req.MemberID, req.Generation, req.Version >= commitNamesUnknownGroup, func(had func(assignor.TopicID, int32) bool) bool {
 			for i := range req.Topics {
 				for j := range req.Topics[i].Partitions {
-					if !had(req.Topics[i].TopicID, req.Topics[i].Partitions[j].Partition) {
+					p := &req.Topics[i].Partitions[j]
+					if !m.metadataTooLarge(p.Metadata) && !had(req.Topics[i].TopicID, p.Partition) {
 						return false
 					}
 				}
@@ -119,13 +118,7 @@ func CommitResponse(req *kmsg.OffsetCommitRequest, code int16) *kmsg.OffsetCommi
 	return r
 }
 
-// javaLength counts UTF-16 units, as Kafka's String.length() does for offset.metadata.max.bytes.
-func javaLength(s string) int {
-	units := utf8.RuneCountInString(s)
-	for _, r := range s {
-		if r >= 0x10000 {
-			units++
-		}
-	}
-	return units
+// metadataTooLarge: it is answered for the partition, before anything is asked about it.
+func (m *Machine) metadataTooLarge(metadata *string) bool {
+	return metadata != nil && coord.JavaLength(*metadata) > int(m.config.OffsetMetadataMaxChars)
 }

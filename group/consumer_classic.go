@@ -48,7 +48,7 @@ func (m *Machine) classicBeat(t *coord.Turn, g *group, client Client, req *kmsg.
 	case req.MemberID == unknownMemberID && req.InstanceID == nil && req.Version >= joinRequiresMemberID:
 		return r, codeMemberIDRequired
 	}
-	said, ok := classicSaid(req.Protocols[0].Metadata)
+	said, ok := consumerlog.ClassicMember(req.Protocols[0].Metadata)
 	if !ok {
 		return nil, codeInconsistentProtocol
 	}
@@ -134,12 +134,6 @@ func (c *consumerGroup) supports(req *kmsg.JoinGroupRequest) bool {
 		}
 	}
 	return slices.ContainsFunc(req.Protocols, func(p kmsg.JoinGroupRequestProtocol) bool { return votes[p.Name] == classic })
-}
-
-// namedPartitions are partitions of a topic as the classic protocol names them.
-type namedPartitions struct {
-	name       string
-	partitions []int32
 }
 
 // classicOwned reads what a subscription says that the member has; never nil.
@@ -259,11 +253,7 @@ func (m *Machine) leaveConsumer(t *coord.Turn, g *group, members []kmsg.LeaveGro
 			m.logger.Info("member leaves a consumer group", "group", g.id, "member", mem.id, "instance", mem.instanceID(), "reason", givenReason(one.Reason))
 			out = append(out, mem)
 		}
-		id := one.MemberID
-		if code == 0 {
-			id = mem.id
-		}
-		r.Members = append(r.Members, kmsg.LeaveGroupResponseMember{MemberID: id, InstanceID: one.InstanceID, ErrorCode: code})
+		r.Members = append(r.Members, kmsg.LeaveGroupResponseMember{MemberID: one.MemberID, InstanceID: one.InstanceID, ErrorCode: code})
 	}
 	if len(out) == 0 {
 		return
@@ -275,17 +265,4 @@ func (m *Machine) leaveConsumer(t *coord.Turn, g *group, members []kmsg.LeaveGro
 			}
 		}
 	}
-}
-
-// protocolPartitions reads the topics of a ConsumerProtocolAssignment.
-func protocolPartitions(assignment []byte) ([]namedPartitions, bool) {
-	var v kmsg.ConsumerMemberAssignment
-	if err := v.ReadFrom(assignment); err != nil {
-		return nil, false
-	}
-	topics := make([]namedPartitions, 0, len(v.Topics))
-	for i := range v.Topics {
-		topics = append(topics, namedPartitions{v.Topics[i].Topic, v.Topics[i].Partitions})
-	}
-	return topics, true
 }

@@ -8,8 +8,6 @@ import (
 	"kaas/group/assignor"
 	"kaas/group/consumerlog"
 	"kaas/meta"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Values of group.consumer.migration.policy.
@@ -56,14 +54,7 @@ func (g *group) resetClassic(t *coord.Turn) {
 // upgrade turns a classic group with members into a consumer group, while they go on
 // with the classic protocol (ConsumerGroup.fromClassicGroup). Its generation becomes
 // the epoch and what the members have becomes the plan, so nothing moves yet.
-func (m *Machine) upgrade(t *coord.Turn, g *group) *refusal {
-	if !m.migrates(migrateUp) || g.protocolType != consumerProtocolType {
-		return refuse(codeGroupIDNotFound, "group "+g.id+" is a classic group and cannot become a consumer group")
-	}
-	records, ok := m.upgradeRecords(g)
-	if !ok {
-		return refuse(codeGroupIDNotFound, "group "+g.id+" is a classic group whose subscriptions or assignments cannot be read")
-	}
+func (m *Machine) upgrade(t *coord.Turn, g *group, records []coord.Record) *refusal {
 	if err := m.emitConsumer(t, g, records...); err != nil {
 		return err
 	}
@@ -79,15 +70,20 @@ func (m *Machine) upgrade(t *coord.Turn, g *group) *refusal {
 	return nil
 }
 
-func (m *Machine) upgradeRecords(g *group) ([]coord.Record, bool) {
+// upgradeRecords are those of the consumer group that a classic group becomes.
+func (m *Machine) upgradeRecords(g *group) ([]coord.Record, *refusal) {
+	if !m.migrates(migrateUp) || g.protocolType != consumerProtocolType {
+		return nil, refuse(codeGroupIDNotFound, "group "+g.id+" is a classic group and cannot become a consumer group")
+	}
+	unreadable := refuse(codeGroupIDNotFound, "group "+g.id+" is a classic group whose subscriptions or assignments cannot be read")
 	image := m.image()
 	records := []coord.Record{groupTombstone(g.id)}
 	taken := map[assignor.TopicID]map[int32]bool{}
 	var later []coord.Record
 	for _, mem := range g.ordered() {
-		said, ok := classicSaid(mem.metadata(g.protocolOf(mem)))
+		said, ok := consumerlog.ClassicMember(mem.metadata(g.protocolOf(mem)))
 		if !ok {
-			return nil, false
+			return nil, unreadable
 		}
 		said.InstanceID, said.ClientID, said.ClientHost, said.RebalanceTimeoutMs = mem.instance(), mem.client.ID, mem.client.Host, mem.rebalanceTimeoutMs
 		said.Classic = &consumerlog.Classic{SessionTimeoutMs: mem.sessionTimeoutMs}
@@ -96,7 +92,7 @@ func (m *Machine) upgradeRecords(g *group) ([]coord.Record, bool) {
 		}
 		assigned, ok := classicAssignment(mem.assignment, image, taken, g.generation)
 		if !ok {
-			return nil, false
+			return nil, unreadable
 		}
 		at := current{epoch: g.generation, previousEpoch: g.generation, state: memberStable, assigned: assigned}
 		records = append(records, consumerMemberRecord(g.id, mem.id, said))
@@ -104,7 +100,7 @@ func (m *Machine) upgradeRecords(g *group) ([]coord.Record, bool) {
 	}
 	records = append(records, consumerEpochRecord(g.id, g.generation, 0))
 	records = append(records, later...)
-	return append(records, consumerPlanRecord(g.id, g.generation, 0)), true
+	return append(records, consumerPlanRecord(g.id, g.generation, 0)), nil
 }
 
 // protocolOf is whose metadata says what the member subscribes to; before the first
@@ -116,15 +112,6 @@ func (g *group) protocolOf(mem *member) string {
 	return mem.protocols[0].name
 }
 
-// classicSaid reads a ConsumerProtocolSubscription.
-func classicSaid(metadata []byte) (*consumerlog.Member, bool) {
-	var v kmsg.ConsumerMemberMetadata
-	if err := v.ReadFrom(metadata); err != nil {
-		return nil, false
-	}
-	return &consumerlog.Member{Topics: sortedSet(v.Topics), RackID: v.Rack, Regex: new(string)}, true
-}
-
 // classicAssignment reads a ConsumerProtocolAssignment. Topics that do not exist, and
 // partitions that another member has, are left out.
 func classicAssignment(assignment []byte, image *meta.Image, taken map[assignor.TopicID]map[int32]bool, epoch int32) (ownedPartitions, bool) {
@@ -132,12 +119,12 @@ func classicAssignment(assignment []byte, image *meta.Image, taken map[assignor.
 	if len(assignment) == 0 {
 		return owned, true
 	}
-	topics, ok := protocolPartitions(assignment)
+	topics, ok := consumerlog.AssignedTopics(assignment)
 	if !ok {
 		return nil, false
 	}
 	for _, topic := range topics {
-		known := image.Topic(topic.name)
+		known := image.Topic(topic.Name)
 		if known == nil {
 			continue
 		}
@@ -145,7 +132,7 @@ func classicAssignment(assignment []byte, image *meta.Image, taken map[assignor.
 		if taken[id] == nil {
 			taken[id] = map[int32]bool{}
 		}
-		for _, p := range topic.partitions {
+		for _, p := range topic.Partitions {
 			if !taken[id][p] && p >= 0 && int(p) < len(known.Partitions) {
 				taken[id][p] = true
 				owned.put(id, p, epoch)
@@ -212,22 +199,14 @@ func (m *Machine) downgrade(t *coord.Turn, g *group, out []*consumerMember) *ref
 	return nil
 }
 
-// newestProtocolVersion of ConsumerProtocolAssignment.
-const newestProtocolVersion = 3
-
 // consumerAssignment is what a classic member of a consumer group has, as its own
-// protocol puts it (ConsumerProtocolAssignment in the version of its subscription).
+// protocol puts it.
 func consumerAssignment(mem *consumerMember, image *meta.Image) []byte {
-	var v kmsg.ConsumerMemberAssignment
-	if metadata := mem.said.Classic.Protocols[0].Metadata; len(metadata) >= 2 {
-		v.Version = min(int16(metadata[0])<<8|int16(metadata[1]), newestProtocolVersion)
-	}
-	plain := mem.assigned.plain()
-	for _, id := range plain.Sorted() {
+	var topics []consumerlog.NamedPartitions
+	for id, partitions := range mem.assigned.plain() {
 		if topic := image.TopicByID(meta.UUID(id)); topic != nil {
-			v.Topics = append(v.Topics, kmsg.ConsumerMemberAssignmentTopic{Topic: topic.Name, Partitions: plain[id]})
+			topics = append(topics, consumerlog.NamedPartitions{Name: topic.Name, Partitions: partitions})
 		}
 	}
-	slices.SortFunc(v.Topics, func(a, b kmsg.ConsumerMemberAssignmentTopic) int { return strings.Compare(a.Topic, b.Topic) })
-	return v.AppendTo(nil)
+	return consumerlog.AppendAssignment(nil, mem.said.Classic.Protocols[0].Metadata, topics)
 }

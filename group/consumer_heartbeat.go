@@ -44,7 +44,7 @@ func (m *Machine) checkConsumerHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest
 	blank := func(s *string) bool { return s != nil && strings.TrimSpace(*s) == "" }
 	joins := req.MemberEpoch == epochJoin
 	switch {
-	case (req.Version >= consumerOwnMemberID || !joins) && blank(&req.MemberID):
+	case (req.Version >= consumerOwnMemberID || !joins && req.MemberEpoch != epochStaticLeave) && blank(&req.MemberID):
 		return refuse(codeInvalidRequest, "a member id is missing")
 	case blank(&req.Group):
 		return refuse(codeInvalidRequest, "a group id is missing")
@@ -64,9 +64,6 @@ func (m *Machine) checkConsumerHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest
 		return refuse(codeInvalidRequest, "the member epoch is below -2")
 	case req.ServerAssignor != nil && !slices.Contains(m.config.ConsumerAssignors, *req.ServerAssignor):
 		return refuse(codeUnsupportedAssignor, "the broker has no assignor "+*req.ServerAssignor+"; it has "+strings.Join(m.config.ConsumerAssignors, ", "))
-	}
-	if joins { // joining may convert the group, so nothing may be refused after that
-		return checkRegex(m.groups[req.Group], req)
 	}
 	return nil
 }
@@ -149,16 +146,27 @@ func (m *Machine) groupForConsumer(t *coord.Turn, req *kmsg.ConsumerGroupHeartbe
 		return nil, refuse(codeGroupIDNotFound, "group "+id+" is no consumer group")
 	case g != nil && g.full(m.config.ConsumerMaxSize, req.MemberID, req.InstanceID):
 		return nil, refuse(codeGroupMaxSizeReached, "the group has as many members as group.consumer.max.size allows")
+	case g != nil && g.consumer != nil:
+		return g, nil
+	}
+	var records []coord.Record
+	convert := g != nil && g.state != stateEmpty
+	if convert {
+		var err *refusal
+		if records, err = m.upgradeRecords(g); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkRegex(g, req); err != nil { // nothing is refused once the group is another one
+		return nil, err
 	}
 	switch {
+	case convert:
+		return g, m.upgrade(t, g, records)
 	case g == nil:
 		return m.groupOrNew(id), nil
-	case g.consumer != nil:
-		return g, nil
-	case g.state == stateEmpty && len(g.pending) == 0:
+	default: // ids that nobody has come back with are forgotten with it, as in Kafka
 		return g, m.leaveClassic(t, g)
-	default:
-		return g, m.upgrade(t, g)
 	}
 }
 
@@ -185,13 +193,18 @@ func (m *Machine) beatingMember(t *coord.Turn, g *group, memberID string, req *k
 		switch {
 		case holder == nil && !joins:
 			return nil, refuse(codeUnknownMemberID, "instance "+*req.InstanceID+" is not in the group")
-		case holder == nil, holder.id == memberID && !joins:
+		case holder == nil:
+			// A member that is in already, and says its instance id only now.
+		case holder.id == memberID && !joins:
 			mem = holder
 		case !joins:
 			return nil, refuse(codeFencedInstanceID, "instance "+*req.InstanceID+" belongs to member "+holder.id)
 		case holder.epoch != epochStaticLeave && !holder.isClassic():
 			return nil, refuse(codeUnreleasedInstanceID, "instance "+*req.InstanceID+" is still in use by member "+holder.id)
 		default:
+			if err := checkRegex(g, req); err != nil {
+				return nil, err
+			}
 			if err := m.replaceConsumer(t, g, holder, memberID); err != nil {
 				return nil, err
 			}
@@ -265,7 +278,7 @@ func (mem *consumerMember) saidNext(client Client, req *kmsg.ConsumerGroupHeartb
 		said.Assignor = clone(req.ServerAssignor)
 	}
 	if req.SubscribedTopicNames != nil {
-		said.Topics = sortedSet(req.SubscribedTopicNames)
+		said.Topics = consumerlog.SortedSet(req.SubscribedTopicNames)
 	}
 	if req.SubscribedTopicRegex != nil {
 		said.Regex = clone(req.SubscribedTopicRegex)
@@ -278,14 +291,9 @@ func clone(s *string) *string {
 	return &c
 }
 
-func sortedSet(list []string) []string {
-	list = slices.Clone(list)
-	slices.Sort(list)
-	return slices.Compact(list)
-}
-
 // recordSaid records what is new about the member, or the member; changed says
-// whether it subscribes to something else now.
+// whether it subscribes to something else now, or its vote gives the group another
+// assignor, which asks for a new plan.
 func (m *Machine) recordSaid(t *coord.Turn, g *group, mem *consumerMember, id string, said *consumerlog.Member) (changed bool, err *refusal) {
 	if mem != nil && sameSaid(&mem.said, said) {
 		return false, nil
@@ -298,7 +306,14 @@ func (m *Machine) recordSaid(t *coord.Turn, g *group, mem *consumerMember, id st
 	if mem == nil {
 		m.logger.Info("member joins a consumer group", "group", g.id, "member", id, "classic", said.Classic != nil)
 	}
-	return changed, m.emitConsumer(t, g, consumerMemberRecord(g.id, id, said))
+	votes, assignor := !sameText(before.Assignor, said.Assignor), ""
+	if votes {
+		assignor = m.assignorName(g.consumer)
+	}
+	if err := m.emitConsumer(t, g, consumerMemberRecord(g.id, id, said)); err != nil {
+		return false, err
+	}
+	return changed || votes && assignor != m.assignorName(g.consumer), nil
 }
 
 func sameSaid(a, b *consumerlog.Member) bool {
@@ -373,7 +388,7 @@ func (m *Machine) fence(t *coord.Turn, g *group, out ...*consumerMember) *refusa
 	for _, mem := range out {
 		records = append(records, memberTombstones(g.id, mem.id)...)
 	}
-	records = append(records, consumerEpochRecord(g.id, c.epoch+1, c.metadataHash))
+	records = append(records, consumerEpochRecord(g.id, c.epoch+1, c.subscriptionHash(m.image(), out)))
 	if len(out) == len(c.members) {
 		records = append(records, consumerPlanRecord(g.id, c.epoch+1, t.WallMs)) // there is nobody to plan for
 	}
@@ -383,7 +398,7 @@ func (m *Machine) fence(t *coord.Turn, g *group, out ...*consumerMember) *refusa
 	for _, mem := range out {
 		m.cancelConsumer(t, mem)
 	}
-	c.seen.image = nil // the hash is of other subscriptions now
+	c.seen.image = nil // the expressions' topics may be others now
 	m.refreshRegexes(t, g, m.image(), true, nil)
 	return nil
 }

@@ -13,11 +13,11 @@ import (
 )
 
 // advance brings the group up to date and the member as far towards the plan as it
-// can go: a new epoch when subscriptions or topics have changed, a plan for it, and
+// can go: a new epoch when subscriptions, the assignor or topics have changed, a plan for it, and
 // the member's next step.
-func (m *Machine) advance(t *coord.Turn, g *group, mem *consumerMember, subscriptionChanged bool, owned []ownedTopic, allowed TopicFilter) *refusal {
+func (m *Machine) advance(t *coord.Turn, g *group, mem *consumerMember, changed bool, owned []ownedTopic, allowed TopicFilter) *refusal {
 	image := m.image()
-	if err := m.raiseEpoch(t, g, image, subscriptionChanged, allowed); err != nil {
+	if err := m.raiseEpoch(t, g, image, changed, allowed); err != nil {
 		return err
 	}
 	if c := g.consumer; c.epoch > c.assignmentEpoch && m.mayPlan(t, g) {
@@ -32,7 +32,7 @@ func (m *Machine) advance(t *coord.Turn, g *group, mem *consumerMember, subscrip
 // gives it the next one.
 const newConsumerEpoch = 1
 
-// raiseEpoch gives the group a new epoch when its subscriptions have changed, or
+// raiseEpoch gives the group a new epoch when its subscriptions or its assignor have changed, or
 // when the topics behind them have since the last look.
 func (m *Machine) raiseEpoch(t *coord.Turn, g *group, image *meta.Image, changed bool, allowed TopicFilter) *refusal {
 	c := g.consumer
@@ -42,7 +42,7 @@ func (m *Machine) raiseEpoch(t *coord.Turn, g *group, image *meta.Image, changed
 	if !changed && c.epoch > 0 && c.seen.image == image {
 		return nil
 	}
-	hash := c.subscriptionHash(image)
+	hash := c.subscriptionHash(image, nil)
 	c.seen.image = image
 	epoch := max(c.epoch, newConsumerEpoch)
 	if changed || hash != c.metadataHash {
@@ -51,7 +51,7 @@ func (m *Machine) raiseEpoch(t *coord.Turn, g *group, image *meta.Image, changed
 	if epoch == c.epoch {
 		return nil
 	}
-	m.logger.Info("consumer group's epoch rises", "group", g.id, "epoch", epoch, "members", len(c.members), "subscriptionChanged", changed)
+	m.logger.Info("consumer group's epoch rises", "group", g.id, "epoch", epoch, "members", len(c.members), "membersChanged", changed)
 	return m.emitConsumer(t, g, consumerEpochRecord(g.id, epoch, hash))
 }
 
@@ -151,6 +151,9 @@ func (m *Machine) emitSeries(t *coord.Turn, g *group, records []coord.Record) *r
 // of votes happens to have it. Where nobody asks, the broker's first.
 func (m *Machine) assignorName(c *consumerGroup) string {
 	votes := map[string]int{}
+	if c == nil {
+		return m.config.ConsumerAssignors[0] // of a group that comes to be
+	}
 	for _, mem := range c.members {
 		if name := mem.said.Assignor; name != nil && slices.Contains(m.config.ConsumerAssignors, *name) {
 			votes[*name]++
@@ -182,12 +185,11 @@ func (mem *consumerMember) current() current {
 	return current{mem.epoch, mem.previousEpoch, mem.state, mem.assigned, mem.revoking}
 }
 
-// at is the member in a new epoch; the one before is remembered, because the answer
-// that tells of the new one may get lost.
+// at is the member after a step, in an epoch. The one before the step is remembered,
+// because the answer that tells of a new one may get lost; a step within an epoch forgets
+// the older one, whose answer has arrived if the member takes part in it.
 func (now current) at(epoch int32) current {
-	if epoch != now.epoch {
-		now.previousEpoch, now.epoch = now.epoch, epoch
-	}
+	now.previousEpoch, now.epoch = now.epoch, epoch
 	return now
 }
 
@@ -272,7 +274,7 @@ func (now current) leaveTopics(wants func(assignor.TopicID) bool, owned []ownedT
 		}
 		revoking[topic] = merged
 	}
-	next := now
+	next := now.at(now.epoch)
 	next.assigned = assigned
 	if stillOwns(owned, revoking) {
 		next.state, next.revoking = memberUnrevoked, revoking
@@ -296,8 +298,9 @@ func (c *consumerGroup) towardsTarget(mem *consumerMember, wants func(assignor.T
 		}
 	}
 	if len(revoking) > 0 && stillOwns(owned, revoking) {
-		now.state, now.assigned, now.revoking = memberUnrevoked, kept, revoking
-		return now
+		next := now.at(now.epoch)
+		next.state, next.assigned, next.revoking = memberUnrevoked, kept, revoking
+		return next
 	}
 	next := now.at(c.assignmentEpoch)
 	next.state, next.assigned, next.revoking = memberStable, kept, nil

@@ -198,9 +198,16 @@ func (mem *consumerMember) replaySaid(c *consumerGroup, said *consumerlog.Member
 	said.Topics = slices.Compact(said.Topics)
 	c.count(mem.said.Topics, -1)
 	c.count(said.Topics, 1)
+	mem.releaseInstance(c) // it may be another one now
 	mem.said = *said
 	if said.InstanceID != nil {
 		c.static[*said.InstanceID] = mem.id
+	}
+}
+
+func (mem *consumerMember) releaseInstance(c *consumerGroup) {
+	if c.static[mem.instanceID()] == mem.id {
+		delete(c.static, mem.instanceID())
 	}
 }
 
@@ -223,9 +230,7 @@ func (g *group) forgetConsumer(key *consumerlog.Key) {
 	case consumerlog.KindMember:
 		if mem != nil {
 			c.own(mem.id, []ownedPartitions{mem.assigned, mem.revoking}, nil)
-			if c.static[mem.instanceID()] == mem.id {
-				delete(c.static, mem.instanceID())
-			}
+			mem.releaseInstance(c)
 			c.count(mem.said.Topics, -1)
 			delete(c.members, mem.id)
 		}

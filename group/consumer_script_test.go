@@ -40,10 +40,10 @@ func testImage(counts map[string]string) *meta.Image {
 }
 
 // beat GROUP MEMBER EPOCH topics=a,b regex= owned=t/0,t/1 (or owned=none) instance= rack= assignor= timeout= version=
-// A join names its timeout and that it owns nothing by itself.
+// A join names its timeout and that it owns nothing by itself. MEMBER may be "".
 func (s *script) beat(w words) {
 	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
-	req.Version, req.Group, req.MemberID = int16(w.num("version", 1)), w.arg(0), w.arg(1)
+	req.Version, req.Group, req.MemberID = int16(w.num("version", 1)), w.arg(0), strings.Trim(w.arg(1), `"`)
 	epoch, _ := strconv.ParseInt(w.arg(2), 10, 32)
 	req.MemberEpoch = int32(epoch)
 	req.InstanceID, req.RackID, req.ServerAssignor, req.SubscribedTopicRegex = w.pointer("instance"), w.pointer("rack"), w.pointer("assignor"), w.pointer("regex")

@@ -11,6 +11,7 @@ import (
 
 	"kaas/coord"
 	"kaas/coord/coordtest"
+	"kaas/group/consumerlog"
 	"kaas/meta"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -492,11 +493,11 @@ func (c *simConsumer) synced(life int, generation int32, r *kmsg.SyncGroupRespon
 		return
 	}
 	s.stats["classic sync"]++
-	topics, _ := protocolPartitions(r.MemberAssignment)
+	topics, _ := consumerlog.AssignedTopics(r.MemberAssignment)
 	told := map[string]bool{}
 	for _, topic := range topics {
-		for _, p := range topic.partitions {
-			told[fmt.Sprintf("%s/%d", topic.name, p)] = true
+		for _, p := range topic.Partitions {
+			told[fmt.Sprintf("%s/%d", topic.Name, p)] = true
 		}
 	}
 	c.epoch = generation

@@ -130,11 +130,23 @@ func (c *consumerGroup) topicsOf(mem *consumerMember, image *meta.Image) []assig
 
 // subscriptionHash stands for the topics that the group subscribes to: their names,
 // ids and partition counts. Kafka hashes the same facts in another way; a log that
-// it has written costs one new plan.
-func (c *consumerGroup) subscriptionHash(image *meta.Image) int64 {
-	names := slices.Collect(maps.Keys(c.names))
-	for _, r := range c.regexes {
-		names = append(names, r.topics...)
+// it has written costs one new plan. Who is about to leave does not count.
+func (c *consumerGroup) subscriptionHash(image *meta.Image, leaving []*consumerMember) int64 {
+	var names []string
+	for name, members := range c.names {
+		for _, mem := range leaving {
+			if slices.Contains(mem.said.Topics, name) {
+				members--
+			}
+		}
+		if members > 0 {
+			names = append(names, name)
+		}
+	}
+	for regex, r := range c.regexes {
+		if len(leaving) == 0 || c.stillUsed(regex, leaving) {
+			names = append(names, r.topics...)
+		}
 	}
 	slices.Sort(names)
 	hash := fnv.New64a()
@@ -155,6 +167,16 @@ func (c *consumerGroup) subscriptionHash(image *meta.Image) int64 {
 		return 0
 	}
 	return int64(hash.Sum64())
+}
+
+// stillUsed: a member other than those that leave has the expression.
+func (c *consumerGroup) stillUsed(regex string, leaving []*consumerMember) bool {
+	for _, mem := range c.members {
+		if mem.regex() == regex && !slices.Contains(leaving, mem) {
+			return true
+		}
+	}
+	return false
 }
 
 // partitionCount of a topic; 0 when it does not exist.

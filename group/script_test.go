@@ -325,13 +325,13 @@ func deref(s *string) string {
 
 // assignmentText shows what the coordinator made itself in a readable form.
 func assignmentText(b []byte) string {
-	topics, ok := protocolPartitions(b)
+	topics, ok := consumerlog.AssignedTopics(b)
 	if !ok {
 		return fmt.Sprintf("%q", b)
 	}
 	text := ""
 	for _, t := range topics {
-		text += fmt.Sprintf("%s%v", t.name, t.partitions)
+		text += fmt.Sprintf("%s%v", t.Name, t.Partitions)
 	}
 	return "(" + text + ")"
 }

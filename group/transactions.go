@@ -127,7 +127,7 @@ func (m *Machine) TxnOffsetCommit(t *coord.Turn, req *kmsg.TxnOffsetCommitReques
 			if p.Metadata != nil {
 				o.metadata = *p.Metadata
 			}
-			if javaLength(o.metadata) > int(m.config.OffsetMetadataMaxChars) {
+			if m.metadataTooLarge(p.Metadata) {
 				response.Topics[i].Partitions[j].ErrorCode = codeOffsetMetadataTooLarge
 				continue
 			}
@@ -167,7 +167,8 @@ func (m *Machine) checkTxnCommit(g *group, req *kmsg.TxnOffsetCommitRequest) int
 		code := g.consumer.consumerCommit(req.MemberID, req.Generation, true, func(had func(assignor.TopicID, int32) bool) bool {
 			for i := range req.Topics {
 				for j := range req.Topics[i].Partitions {
-					if !had(req.Topics[i].TopicID, req.Topics[i].Partitions[j].Partition) {
+					p := &req.Topics[i].Partitions[j]
+					if !m.metadataTooLarge(p.Metadata) && !had(req.Topics[i].TopicID, p.Partition) {
 						return false
 					}
 				}

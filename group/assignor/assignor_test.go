@@ -149,6 +149,34 @@ func TestUniformHomogeneous(t *testing.T) {
 	}
 }
 
+// The very plans that Apache Kafka 4.4 makes, one from the other.
+func TestUniformAsKafka(t *testing.T) {
+	t.Parallel()
+	w := &world{counts: map[TopicID]int32{id(0): 4, id(1): 2}}
+	both := []TopicID{id(0), id(1)}
+	join := func(name string) { w.members = append(w.members, Member{ID: name, Topics: both}) }
+	expect := func(want ...Partitions) {
+		t.Helper()
+		plan := Uniform(w.members, w.count)
+		for i := range want {
+			if !Equal(plan[i], want[i]) {
+				t.Errorf("%s: %v, want %v", w.members[i].ID, plan[i], want[i])
+			}
+		}
+		w.adopt(plan)
+	}
+	join("m1")
+	expect(Partitions{id(0): {0, 1, 2, 3}, id(1): {0, 1}})
+	join("m2")
+	expect(Partitions{id(0): {0, 1, 2}}, Partitions{id(0): {3}, id(1): {0, 1}})
+	join("m3")
+	expect(Partitions{id(0): {0, 1}}, Partitions{id(0): {3}, id(1): {0}}, Partitions{id(0): {2}, id(1): {1}})
+	join("m4") // two members have one more: those who have it already
+	expect(Partitions{id(0): {0, 1}}, Partitions{id(0): {3}, id(1): {0}}, Partitions{id(0): {2}}, Partitions{id(1): {1}})
+	w.members = w.members[1:]
+	expect(Partitions{id(0): {3}, id(1): {0}}, Partitions{id(0): {0, 2}}, Partitions{id(0): {1}, id(1): {1}})
+}
+
 // Subscriptions differ: no single move would make the plan more even.
 func TestUniformHeterogeneous(t *testing.T) {
 	t.Parallel()

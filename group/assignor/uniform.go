@@ -15,10 +15,9 @@ func Uniform(members []Member, partitionCount func(TopicID) int32) []Partitions 
 	}
 	u := newUniform(members, partitionCount)
 	if u.homogeneous() {
-		u.cutToQuota()
-	}
-	u.placeUnowned()
-	if !u.homogeneous() {
+		u.share()
+	} else {
+		u.placeUnowned()
 		u.balance()
 	}
 	return u.plan()
@@ -89,30 +88,74 @@ func (u *uniform) homogeneous() bool {
 	return true
 }
 
-// cutToQuota takes from members what is above an even share, for others to get.
-// As many members as the division leaves over may keep one more.
-func (u *uniform) cutToQuota() {
+// share gives every member an even share; as many members as the division leaves over
+// have one more. A member keeps its lowest partitions. Who has less than its share gets
+// all that it lacks at once: first what nobody had, then what others gave up. This is
+// the very plan of Kafka's UniformHomogeneousAssignmentBuilder, except that it takes
+// topics and members in the order of a Java HashMap, here they are sorted.
+func (u *uniform) share() {
+	type lack struct{ member, n int }
+	var lacking []lack
+	free := u.unowned()
 	quota, extra := u.total/len(u.members), u.total%len(u.members)
-	surplus := make([]int, len(u.members))
-	for i, n := range u.count {
-		keep := quota
-		if n > quota && extra > 0 {
-			keep++
+	for i := range u.members {
+		left, hasExtra := quota, extra > 0
+		if hasExtra {
+			left++
+		}
+		free, left = u.keepLowest(i, left, free)
+		if left > 0 && hasExtra && len(u.members)-i > extra {
+			left, hasExtra = left-1, false // a later one may have it already
+		}
+		if left > 0 {
+			lacking = append(lacking, lack{i, left})
+		}
+		if hasExtra {
 			extra--
 		}
-		surplus[i] = max(n-keep, 0)
 	}
-	// The highest partitions go first; which ones does not matter, but it must always be the same.
-	for i := len(u.topics) - 1; i >= 0; i-- {
+	for _, l := range lacking {
+		for _, slot := range free[:l.n] {
+			*slot = l.member
+		}
+		free = free[l.n:]
+	}
+}
+
+// unowned are the places of the owners of all partitions that have none.
+func (u *uniform) unowned() (free []*int) {
+	for i := range u.topics {
 		owners := u.topics[i].owners
-		for p := len(owners) - 1; p >= 0; p-- {
-			if owner := owners[p]; owner != noOwner && surplus[owner] > 0 {
-				surplus[owner]--
-				u.count[owner]--
-				owners[p] = noOwner
+		for p := range owners {
+			if owners[p] == noOwner {
+				free = append(free, &owners[p])
 			}
 		}
 	}
+	return free
+}
+
+// keepLowest lets a member keep some of its partitions and frees the others; left is
+// how many more it may have.
+func (u *uniform) keepLowest(member, some int, free []*int) (_ []*int, left int) {
+	for _, id := range u.members[member].Current.Sorted() {
+		at, subscribed := u.place[id]
+		if !subscribed {
+			continue
+		}
+		owners := u.topics[at].owners
+		for _, p := range u.members[member].Current[id] {
+			switch {
+			case p < 0 || int(p) >= len(owners) || owners[p] != member:
+			case some > 0:
+				some--
+			default:
+				owners[p] = noOwner
+				free = append(free, &owners[p])
+			}
+		}
+	}
+	return free, some
 }
 
 // placeUnowned gives each free partition to the subscriber that has least. Topics

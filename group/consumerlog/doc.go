@@ -1,7 +1,8 @@
 // Package consumerlog reads and writes the records of KIP-848 consumer groups in
 // __consumer_offsets, byte for byte as Kafka 4.4 does (its message schemas
 // ConsumerGroup*Key and ConsumerGroup*Value; all values are version 0, flexible).
-// SubscriptionTopics reads what a classic consumer says that it subscribes to.
+// It also knows the bytes that consumers of the classic protocol keep in their joins
+// and plans (ConsumerProtocolSubscription, ConsumerProtocolAssignment).
 //
 // What it is not: it knows no group and no protocol; records of classic groups and
 // offsets are kmsg's.
