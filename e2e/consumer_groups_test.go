@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -80,7 +81,7 @@ func (g *groupPair) ask(t *testing.T, what string, build func(side int) kmsg.Req
 }
 
 // madeID is a member id that a broker made: client or instance, and a random UUID.
-var madeID = regexp.MustCompile(`[a-z]+-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
+var madeID = regexp.MustCompile(`[a-z]+[0-9]*-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 // named calls members by their names; of those that no answer has named yet, only that
 // they are there.
@@ -145,7 +146,7 @@ func (g *groupPair) even(side int, response kmsg.Response) kmsg.Response {
 		for i := range r.Groups {
 			r.Groups[i].ErrorMessage = nil
 			slices.SortFunc(r.Groups[i].Members, func(a, b kmsg.ConsumerGroupDescribeResponseGroupMember) int {
-				return cmp.Compare(named(a.MemberID), named(b.MemberID))
+				return cmp.Or(cmp.Compare(named(a.MemberID), named(b.MemberID)), byText(a.InstanceID, b.InstanceID))
 			})
 			for j := range r.Groups[i].Members {
 				m := &r.Groups[i].Members[j]
@@ -156,13 +157,13 @@ func (g *groupPair) even(side int, response kmsg.Response) kmsg.Response {
 		}
 	case *kmsg.JoinGroupResponse:
 		slices.SortFunc(r.Members, func(a, b kmsg.JoinGroupResponseMember) int {
-			return cmp.Compare(g.named(side, a.MemberID), g.named(side, b.MemberID))
+			return cmp.Or(cmp.Compare(named(a.MemberID), named(b.MemberID)), byText(a.InstanceID, b.InstanceID), bytes.Compare(a.ProtocolMetadata, b.ProtocolMetadata))
 		})
 	case *kmsg.DescribeGroupsResponse:
 		for i := range r.Groups {
 			r.Groups[i].ErrorMessage = nil
 			slices.SortFunc(r.Groups[i].Members, func(a, b kmsg.DescribeGroupsResponseGroupMember) int {
-				return cmp.Compare(g.named(side, a.MemberID), g.named(side, b.MemberID))
+				return cmp.Or(cmp.Compare(named(a.MemberID), named(b.MemberID)), byText(a.InstanceID, b.InstanceID), bytes.Compare(a.MemberAssignment, b.MemberAssignment))
 			})
 		}
 		slices.SortFunc(r.Groups, func(a, b kmsg.DescribeGroupsResponseGroup) int { return cmp.Compare(a.Group, b.Group) })
@@ -199,6 +200,14 @@ func (g *groupPair) even(side int, response kmsg.Response) kmsg.Response {
 		}
 	}
 	return response
+}
+
+// byText orders texts that may be missing.
+func byText(a, b *string) int {
+	if a == nil || b == nil {
+		return cmp.Compare(fmt.Sprint(a == nil), fmt.Sprint(b == nil))
+	}
+	return cmp.Compare(*a, *b)
 }
 
 func (g *groupPair) commit(t *testing.T, what string, version int16, member string, epoch, partition int32) {

@@ -92,22 +92,32 @@ func exchange(t *testing.T, conn net.Conn, request kmsg.Request) kmsg.Response {
 // receive reads the answer to a request that was sent.
 func receive(t *testing.T, conn net.Conn, request kmsg.Request) kmsg.Response {
 	t.Helper()
+	response, err := readAnswer(conn, request)
+	must(t, err)
+	return response
+}
+
+func readAnswer(conn io.Reader, request kmsg.Request) (kmsg.Response, error) {
 	var length [4]byte
-	_, err := io.ReadFull(conn, length[:])
-	must(t, err)
+	if _, err := io.ReadFull(conn, length[:]); err != nil {
+		return nil, err
+	}
 	answer := make([]byte, binary.BigEndian.Uint32(length[:]))
-	_, err = io.ReadFull(conn, answer)
-	must(t, err)
+	if _, err := io.ReadFull(conn, answer); err != nil {
+		return nil, err
+	}
 	answer = answer[4:]
 	if request.IsFlexible() && request.Key() != 18 { // ApiVersions never has tags in its header
 		answer = answer[1:]
 	}
 	response := request.ResponseKind()
-	must(t, response.ReadFrom(answer))
-	if again := response.AppendTo(nil); !bytes.Equal(again, answer) {
-		t.Fatalf("%T v%d: %x is read and encoded again as %x", response, request.GetVersion(), answer, again)
+	if err := response.ReadFrom(answer); err != nil {
+		return nil, err
 	}
-	return response
+	if again := response.AppendTo(nil); !bytes.Equal(again, answer) {
+		return nil, fmt.Errorf("%T v%d: %x is read and encoded again as %x", response, request.GetVersion(), answer, again)
+	}
+	return response, nil
 }
 
 // same sends a request to both and compares the answers after even has taken out
