@@ -208,7 +208,11 @@ func TestPartsOfAComparison(t *testing.T) {
 	}
 	var sides [2]*contender
 	for i := range sides {
-		c := &contender{name: []string{"kaas", "rival"}[i]}
+		c := &contender{name: []string{"kaas", "rival"}[i], dir: t.TempDir()}
+		left := filepath.Join(c.dir, "data", "left")
+		if err := os.MkdirAll(left, 0o755); err != nil {
+			t.Fatal(err)
+		}
 		if c.address, err = rig.FreeAddress(); err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +235,12 @@ func TestPartsOfAComparison(t *testing.T) {
 	if f := last(o.measure(t.Context(), part, sides, io.Discard)); f.Note != "no answer" {
 		t.Errorf("%+v", f)
 	}
-	<-sides[0].process.Exited
+	for _, side := range sides { // both begin anew
+		<-side.process.Exited
+		if _, err := os.Stat(filepath.Join(side.dir, "data")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("what the part has left is there: %v", err)
+		}
+	}
 	ctx, interrupt := context.WithCancel(t.Context())
 	part.run = func() ([]figure, error) {
 		for _, side := range sides {

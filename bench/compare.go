@@ -118,6 +118,11 @@ func (o compareOptions) measure(ctx context.Context, p part, sides [2]*contender
 	if err != nil { // the others are still worth having
 		fmt.Fprintf(out, "%s failed: %v\n", p.scenario, err)
 		figures = append(figures, failure(p.scenario, err))
+		for _, side := range sides {
+			if problem := side.clear(); problem != nil {
+				fmt.Fprintf(out, "%s: %v\n", side.name, problem)
+			}
+		}
 	}
 	fmt.Fprintf(out, "%s took %.0f s\n", p.name, time.Since(began).Seconds())
 	return append(figures, newFigure(p.scenario, loadSide, "duration of the scenario", "s", "", []float64{time.Since(began).Seconds()}))
@@ -156,7 +161,7 @@ func (o compareOptions) revive(sides [2]*contender, out io.Writer) error {
 		default:
 			continue
 		}
-		fmt.Fprintf(out, "%s has ended and is started again; its last words: %s\n", side.name, side.process.Output)
+		fmt.Fprintf(out, "%s has ended and is started again; its last words:\n%s\n", side.name, side.process.Output)
 		if err := side.start(); err != nil {
 			return fmt.Errorf("%s: %w", side.name, err)
 		}
@@ -234,6 +239,17 @@ func (c *contender) start() error {
 	}
 	c.ready = time.Since(c.process.Started)
 	return nil
+}
+
+// clear ends the process and removes what it has written: what a part that failed has left, topics and work under way, would
+// be in the next part. Whoever runs already keeps it.
+func (c *contender) clear() error {
+	if c.process == nil || c.foreign {
+		return nil
+	}
+	c.kill()
+	<-c.process.Exited
+	return os.RemoveAll(filepath.Join(c.dir, "data"))
 }
 
 // kill ends the process if it is ours; what waits for it then meets an error. A foreign one's clients have time-outs.

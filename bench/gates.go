@@ -21,7 +21,8 @@ func sizeGate(o guardOptions) ([]guardRow, error) {
 	return []guardRow{{Row: "binary", Unit: "bytes", Value: float64(info.Size()), Relative: 0.02}}, nil
 }
 
-// memoryGate is the resident memory of a broker that has served one produce.
+// memoryGate is the resident memory of a broker that has served one produce, the least of several starts: a busy machine makes the
+// runtime start more threads, each of which has memory of its own, and never fewer.
 func memoryGate(o guardOptions) ([]guardRow, error) {
 	o.Starts = 5
 	figures, err := startUp(o.options, io.Discard)
@@ -31,7 +32,7 @@ func memoryGate(o guardOptions) ([]guardRow, error) {
 	var rows []guardRow
 	for _, f := range figures {
 		if f.Unit == "MiB" {
-			rows = append(rows, guardRow{Row: f.Name, Unit: f.Unit, Value: f.Median, Relative: 0.05, Absolute: 0.5, Note: f.Note})
+			rows = append(rows, guardRow{Row: f.Name, Unit: f.Unit, Value: f.Low, Relative: 0.05, Absolute: 2, Note: f.Note + ", the least of 5 starts"})
 		}
 	}
 	return rows, nil
@@ -97,16 +98,31 @@ func allocationGate(o guardOptions) (rows []guardRow, err error) {
 			name string
 			run  func(int) error
 		}{{"produce", c.Produce}, {"fetch", c.Fetch}} {
-			objects, err := allocatedBy(s, func() error { return kind.run(times) })
+			objects, err := leastAllocatedBy(s, func() error { return kind.run(times / 2) })
 			if err != nil {
 				return err
 			}
+			objects *= 2
 			rows = append(rows, guardRow{Row: fmt.Sprintf("allocations, %s, %s", kind.name, p.name), Unit: "objects/request",
 				Value: float64(objects) / float64(times), Absolute: most, Most: most})
 		}
 		return nil
 	})
 	return rows, err
+}
+
+// leastAllocatedBy does the work twice: timers and collections only add, and more on a busy machine.
+func leastAllocatedBy(s *subject, work func() error) (least int64, err error) {
+	for i := range 2 {
+		objects, err := allocatedBy(s, work)
+		if err != nil {
+			return 0, err
+		}
+		if i == 0 || objects < least {
+			least = objects
+		}
+	}
+	return least, nil
 }
 
 // allocatedBy counts the broker's allocations while work runs, without those
@@ -132,16 +148,18 @@ func allocatedBy(s *subject, work func() error) (int64, error) {
 func syscallGate(o guardOptions) (rows []guardRow, err error) {
 	err = withPaced(o, func(s *subject, p paced, c *rig.PingPong) error {
 		const times = 1_000
-		for _, kind := range []struct {
-			name string
-			run  func(int) error
-		}{{"produce", c.Produce}, {"fetch", c.Fetch}} {
-			calls, err := s.Traced(s.dir, func() error { return kind.run(times) })
-			if err != nil {
-				return err
-			}
-			rows = append(rows, syscallRows(fmt.Sprintf("%s, %s", kind.name, p.name), "calls/request", calls, times, 0.02, waitsPerRequest)...)
+		calls, err := s.Traced(s.dir, func() error { return c.Produce(times) })
+		if err != nil {
+			return err
 		}
+		rows = append(rows, requestRows("produce, "+p.name, calls, times)...)
+		if err := c.Fetch(times); err != nil { // what is left: the next ones are fetched while they are young
+			return err
+		}
+		if calls, err = s.Traced(s.dir, func() error { return bothInParts(c, times) }); err != nil {
+			return err
+		}
+		rows = append(rows, requestRows("produce and fetch, "+p.name, calls, times)...)
 		return nil
 	})
 	if err != nil {
@@ -161,7 +179,19 @@ func syscallGate(o guardOptions) (rows []guardRow, err error) {
 	if err != nil {
 		return rows, err
 	}
-	return append(rows, syscallRows("produce and follow, 64 KB batches, 16 partitions", "calls/GB", calls, float64(moved.Bytes)/1e9, 0.3, waitsPerGB)...), nil
+	return append(rows, volumeRows("produce and follow, 64 KB batches, 16 partitions", calls, float64(moved.Bytes)/1e9)...), nil
+}
+
+// bothInParts produces and fetches so many in turn, some at a time: a fetch asks the system whether pages are in memory when they were
+// written half a minute ago, so on a slow machine it would depend on the time when all were produced first.
+func bothInParts(c *rig.PingPong, times int) error {
+	const part = 20
+	for range times / part {
+		if err := errors.Join(c.Produce(part), c.Fetch(part)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // waiting are the calls by which threads wait for one another and for work.
@@ -173,22 +203,53 @@ var waiting = []string{"futex", "nanosleep", "sched_yield", "epoll_pwait", "epol
 // How often threads wait is of two kinds: 12,000 times a GB when the loops keep each other busy, 27,000 when they let each other
 // rest, and the same build shows both within a minute. So a row may be worse by more than lies between them.
 const (
-	waitsPerRequest = 4
+	waitsPerRequest = 12
 	waitsPerGB      = 25_000
 )
 
-func syscallRows(name, unit string, calls map[string]int64, per, relative, waits float64) []guardRow {
-	work := guardRow{Row: "syscalls, " + name, Unit: unit, Relative: relative, Absolute: 0.02, Detail: map[string]float64{}}
-	wait := guardRow{Row: "syscalls to wait, " + name, Unit: unit, Relative: 1, Absolute: waits, Detail: map[string]float64{}}
+// seldom is what a call is that comes less than once for so many requests: it belongs to a timer, to a file or to a connection. Its
+// number depends on how long the run took, so it is not in the exact row.
+const seldom = 5
+
+// requestRows are those of a count by request: the calls that come with requests, exactly, those that come now and then, and waits.
+func requestRows(name string, calls map[string]int64, times float64) []guardRow {
+	const unit = "calls/request"
+	work := guardRow{Row: "syscalls, " + name, Unit: unit, Absolute: 0.1}
+	beside := guardRow{Row: "syscalls now and then, " + name, Unit: unit, Absolute: 0.3}
+	wait := guardRow{Row: "syscalls to wait, " + name, Unit: unit, Relative: 1, Absolute: waitsPerRequest}
 	for call, n := range calls {
-		row := &work
-		if slices.Contains(waiting, call) {
-			row = &wait
+		each := float64(n) / times
+		switch {
+		case slices.Contains(waiting, call):
+			wait.add(call, each)
+		case each < 1.0/seldom:
+			beside.add(call, each)
+		default:
+			work.add(call, each)
 		}
-		each := float64(n) / per
-		row.Value += each
-		if each >= 0.005 {
-			row.Detail[call] = math.Round(each*1000) / 1000
+	}
+	return []guardRow{work, beside, wait}
+}
+
+// add counts a call.
+func (r *guardRow) add(call string, each float64) {
+	if r.Value += each; each >= 0.005 {
+		if r.Detail == nil {
+			r.Detail = map[string]float64{}
+		}
+		r.Detail[call] = math.Round(each*1000) / 1000
+	}
+}
+
+// volumeRows are those of a count by gigabyte, which depends on how requests meet.
+func volumeRows(name string, calls map[string]int64, gigabytes float64) []guardRow {
+	work := guardRow{Row: "syscalls, " + name, Unit: "calls/GB", Relative: 0.3}
+	wait := guardRow{Row: "syscalls to wait, " + name, Unit: "calls/GB", Relative: 1, Absolute: waitsPerGB}
+	for call, n := range calls {
+		if slices.Contains(waiting, call) {
+			wait.add(call, float64(n)/gigabytes)
+		} else {
+			work.add(call, float64(n)/gigabytes)
 		}
 	}
 	return []guardRow{work, wait}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,5 +99,23 @@ func TestIdle(t *testing.T) {
 		if idle(name) != want {
 			t.Errorf("%s", name)
 		}
+	}
+}
+
+// A call that comes with each request is counted exactly, what timers do is not, and neither are waits.
+func TestRowsOfRequests(t *testing.T) {
+	t.Parallel()
+	rows := requestRows("produce", map[string]int64{"read": 1002, "pwrite64": 1000, "getppid": 250, "fcntl": 30, "openat": 14, "futex": 4000}, 1000)
+	if len(rows) != 3 || math.Abs(rows[0].Value-2.252) > 1e-9 || rows[0].Detail["getppid"] != 0.25 || math.Abs(rows[1].Value-0.044) > 1e-9 || rows[2].Value != 4 {
+		t.Errorf("%+v", rows)
+	}
+	base := []guardRow{{Row: rows[0].Row, Value: 2.002}, {Row: rows[1].Row}, {Row: rows[2].Row, Value: 1}}
+	for i, v := range judge(rows, base) {
+		if v.worse != (i == 0) { // a call for one in four requests
+			t.Errorf("%s: %v", v.now.Row, v.why)
+		}
+	}
+	if rows := volumeRows("follow", map[string]int64{"read": 10, "futex": 4}, 0.5); len(rows) != 2 || rows[0].Value != 20 || rows[1].Value != 8 {
+		t.Errorf("%+v", rows)
 	}
 }

@@ -25,6 +25,7 @@ func TestLoadGenerator(t *testing.T) {
 		"closed":  {"--records", "5000", "--delete-topic", "--in-flight", "100", "--payload", "compressible", "--compression", "lz4"},
 		"backlog": {"--records", "5000", "--backlog", "--acks", "1"},
 		"group":   {"--records", "500", "--group", "load", "--consumers", "1"},
+		"lag":     {"--rate", "1000", "--duration", "1s", "--warm-up", "0s", "--consume-rate", "100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -35,17 +36,21 @@ func TestLoadGenerator(t *testing.T) {
 				Kind                           string
 				Plan                           struct{ Topic string }
 				Sent, Acknowledged, Consumed   int64
-				Failed                         int64
+				Failed, LastLagRecords         int64
 				Produce, EndToEnd, Connect     struct{ Count int64 }
 				DrainSeconds, ProducedMBPerSec float64
 			}
 			must(t, json.Unmarshal([]byte(lines[len(lines)-1]), &summary))
-			if summary.Kind != "summary" || summary.Sent == 0 || summary.Acknowledged != summary.Sent || summary.Consumed != summary.Sent || summary.Failed != 0 || summary.Produce.Count == 0 {
+			if summary.Kind != "summary" || summary.Sent == 0 || summary.Acknowledged != summary.Sent || summary.Consumed+summary.LastLagRecords != summary.Sent || summary.Failed != 0 || summary.Produce.Count == 0 {
 				t.Errorf("%+v", summary)
 			}
 			switch name {
 			case "open":
 				if summary.Sent != 1200 || summary.Produce.Count != 1000 || summary.EndToEnd.Count != 1000 || summary.Connect.Count != 20 {
+					t.Errorf("%+v", summary)
+				}
+			case "lag": // a tenth of a second's at once, for each of two consumers, and what a busy machine adds
+				if summary.Sent != 1000 || summary.LastLagRecords < 500 {
 					t.Errorf("%+v", summary)
 				}
 			case "closed", "backlog":

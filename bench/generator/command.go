@@ -105,6 +105,7 @@ func planFlags(command *cobra.Command, p *Plan) {
 	flags.Int32Var(&p.BatchBytes, "batch-bytes", p.BatchBytes, "largest batch")
 	flags.IntVar(&p.Consumers, "consumers", p.Consumers, "clients that consume")
 	flags.StringVar(&p.Group, "group", "", "consumer group; empty: partitions are dealt out")
+	flags.Float64Var(&p.Reading, "consume-rate", 0, "records a second that consumers read at most, so that they lag; what they have not read by the end is left")
 	flags.BoolVar(&p.Backlog, "backlog", false, "consumers begin when producers have ended")
 	flags.IntVar(&p.Idle, "idle-connections", 0, "opened before the run, and then silent")
 	flags.Float64Var(&p.Churn, "churn", 0, "connections a second that are opened, used once and closed")

@@ -57,9 +57,9 @@ func (r *run) openIdle(ctx context.Context) error {
 // that takes none must not take the generator's memory.
 const mostChurning = 1000
 
-// churn opens connections at a rate, uses each once and closes it. None waits
-// for another one's answer.
-func (r *run) churn(ctx context.Context) error {
+// churn opens connections at a rate until ctx ends, uses each once and closes it. None waits for another one's answer, and
+// those that are under way at the end are waited for until answers ends: the slow ones are not to be left out.
+func (r *run) churn(ctx, answers context.Context) error {
 	if err := pacing.Thread(); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (r *run) churn(ctx context.Context) error {
 		}
 		open.Go(func() {
 			defer func() { <-places }()
-			if err := r.comeAndGo(ctx, intended); err != nil {
+			if err := r.comeAndGo(answers, intended); err != nil {
 				select {
 				case failed <- err:
 				default: // one is enough

@@ -83,8 +83,15 @@ func (r *run) closeConsumers() {
 func (r *run) consume(ctx context.Context, number int) error {
 	client := r.consumers[number].client
 	client.ResumeFetchTopics(r.plan.Topic)
+	begin, read, most, each := time.Now(), int64(0), -1, r.plan.Reading/float64(len(r.consumers))
+	if each > 0 {
+		most = max(1, int(each/20)) // some at a time, or the lag would come in leaps
+	}
 	for {
-		fetches := client.PollFetches(ctx)
+		if each > 0 && !sleepUntil(ctx, begin.Add(time.Duration(float64(read)/each*1e9))) {
+			return nil
+		}
+		fetches := client.PollRecords(ctx, most)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -105,6 +112,7 @@ func (r *run) consume(ctx context.Context, number int) error {
 		if records > 0 {
 			r.lastRead.Store(now.UnixNano())
 		}
+		read += records
 		r.consumed.Add(records)
 		r.consumedBytes.Add(bytes)
 	}

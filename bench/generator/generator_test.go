@@ -328,7 +328,7 @@ func TestChurn(t *testing.T) {
 	plan := DefaultPlan()
 	plan.Bootstrap, plan.WarmUp, plan.Duration, plan.Churn = []string{listener.Addr().String()}, 0, 200*time.Millisecond, 100
 	r := &run{plan: plan, begin: time.Now(), connects: newRecorder()}
-	if err := r.churn(t.Context()); err != nil {
+	if err := r.churn(t.Context(), t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := r.connects.exchange().TotalCount(); n != 20 {
@@ -336,7 +336,37 @@ func TestChurn(t *testing.T) {
 	}
 	r.begin = time.Now()
 	_ = listener.Close()
-	if err := r.churn(t.Context()); err == nil || !strings.Contains(err.Error(), "churn") {
+	if err := r.churn(t.Context(), t.Context()); err == nil || !strings.Contains(err.Error(), "churn") {
 		t.Errorf("nobody listens, and the run says %v", err)
+	}
+}
+
+// TestChurnAtTheEnd: the run ends, and the connection that is under way is measured all the same.
+func TestChurnAtTheEnd(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	ctx, end := context.WithCancel(t.Context())
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return // the test is over
+		}
+		end()
+		_, _ = conn.Write([]byte{0, 0, 0, 0})
+		_, _ = io.Copy(io.Discard, conn)
+		_ = conn.Close()
+	}()
+	plan := DefaultPlan()
+	plan.Bootstrap, plan.WarmUp, plan.Duration, plan.Churn = []string{listener.Addr().String()}, 0, time.Hour, 0.01
+	r := &run{plan: plan, begin: time.Now(), connects: newRecorder()}
+	if err := r.churn(ctx, t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.connects.exchange().TotalCount(); n != 1 {
+		t.Errorf("%d connections were measured", n)
 	}
 }

@@ -35,9 +35,10 @@ type Plan struct {
 	Linger      time.Duration `json:"lingerNs"`
 	BatchBytes  int32         `json:"batchBytes"`
 
-	Consumers int           `json:"consumers"` // clients
-	Group     string        `json:"group"`     // empty: partitions are dealt out
-	Backlog   bool          `json:"backlog"`   // consumers begin when producers have ended
+	Consumers int           `json:"consumers"`      // clients
+	Group     string        `json:"group"`          // empty: partitions are dealt out
+	Reading   float64       `json:"consumedPerSec"` // records a second that consumers read at most, all together; 0: as they come
+	Backlog   bool          `json:"backlog"`        // consumers begin when producers have ended
 	Idle      int           `json:"idleConnections"`
 	Churn     float64       `json:"connectionsPerSec"` // opened, used once, closed
 	Interval  time.Duration `json:"intervalNs"`        // of progress and of the plots' points
@@ -107,6 +108,8 @@ func (p *Plan) validate() error {
 	check(p.Idle >= 0 && p.Keys >= 0, "--idle-connections and --keys", "0 or more")
 	check(p.Churn >= 0 && p.Churn <= mostChurnRate, "--churn", "0 to 100000 connections a second")
 	check(p.Idle+p.Producers+p.Consumers < 60_000, "--idle-connections", "what one address can have of ports: below 60000")
+	check(p.Reading >= 0 && p.Reading <= mostRate, "--consume-rate", "0 (no bound) or up to 10000000 records a second")
+	check(!p.Backlog || p.Reading == 0, "--consume-rate", "0 with --backlog")
 	check(!p.Backlog || p.Consumers > 0 && p.Producers > 0, "--backlog", "with producers and consumers")
 	// All of a backlog is read, so all of it is measured.
 	check(!p.Backlog || p.WarmUp == 0, "--warm-up", "0 with --backlog")

@@ -38,7 +38,7 @@ func (r *Result) table() string {
 	if s.Plan.Consumers > 0 {
 		fmt.Fprintf(&out, "%-12s %12.0f %10.1f   %d in all", "consumed", s.ConsumedPS, s.ConsumedMB, s.Consumed)
 		if s.Plan.Producers > 0 {
-			fmt.Fprintf(&out, ", lag at most %d records", s.MostLag)
+			fmt.Fprintf(&out, ", lag at most %d records, %d at the end", s.MostLag, s.LastLag)
 		}
 		fmt.Fprintln(&out)
 	}

@@ -81,6 +81,7 @@ type Summary struct {
 	ConsumedMB   float64 `json:"consumedMBPerSec"`
 	DrainSeconds float64 `json:"drainSeconds"` // backlog: until everything was read
 	MostLag      int64   `json:"mostLagRecords"`
+	LastLag      int64   `json:"lastLagRecords"`
 	Produce      Latency `json:"produce"`
 	EndToEnd     Latency `json:"endToEnd"`
 	Connect      Latency `json:"connect"`
@@ -294,7 +295,11 @@ func (r *run) work(ctx context.Context) error {
 		producers.Go(func() { failures.add(r.produce(paced, answers, i)) })
 	}
 	if r.plan.Churn > 0 {
-		others.Go(func() { failures.add(r.churn(consuming)) })
+		until := ctx // its intended times end it
+		if r.plan.Duration == 0 {
+			until = consuming
+		}
+		others.Go(func() { failures.add(r.churn(until, answers)) })
 	}
 	if r.plan.Producers == 0 {
 		producers.Go(func() { <-producing.Done() })
@@ -314,10 +319,10 @@ func (r *run) work(ctx context.Context) error {
 }
 
 // awaitConsumers waits until everything acknowledged has been read; reading
-// must go on. With acks=0 nobody knows what has come to the broker: then it waits
+// must go on. Consumers with a rate of their own are not waited for. With acks=0 nobody knows what has come to the broker: then it waits
 // until nothing more comes.
 func (r *run) awaitConsumers(ctx context.Context, failures *failureList) error {
-	if len(r.consumers) == 0 || r.plan.Producers == 0 {
+	if len(r.consumers) == 0 || r.plan.Producers == 0 || r.plan.Reading > 0 {
 		return nil
 	}
 	patience := r.plan.Timeout

@@ -21,7 +21,7 @@ type sampler struct {
 	measuredFrom, measuredTo                    time.Time
 	measuredAcknowledged, measuredAcknowledgedB int64
 	measuredConsumed, measuredConsumedB         int64
-	mostLag                                     int64
+	mostLag, lastLag                            int64
 }
 
 func newSampler(r *run, progress func(Point)) *sampler {
@@ -68,7 +68,7 @@ func (s *sampler) sample() {
 	}
 	if r.plan.Consumers > 0 {
 		p.LagRecords = max(acknowledged-consumed, 0)
-		s.mostLag = max(s.mostLag, p.LagRecords)
+		s.mostLag, s.lastLag = max(s.mostLag, p.LagRecords), p.LagRecords
 	}
 	if !p.WarmUp {
 		if s.measuredFrom.IsZero() {
@@ -104,7 +104,7 @@ func (s *sampler) result() *Result {
 		Sent: r.sent.Load(), Acked: s.acknowledged, Failed: r.failed.Load(), Unanswered: r.unanswered.Load(), Unsent: r.unsent.Load(), Consumed: s.consumed,
 		ProducedPS: float64(s.measuredAcknowledged) / producing, ProducedMB: float64(s.measuredAcknowledgedB) / producing / 1e6,
 		ConsumedPS: float64(s.measuredConsumed) / consuming, ConsumedMB: float64(s.measuredConsumedB) / consuming / 1e6,
-		MostLag: s.mostLag, Produce: latencyOf(r.produceLatency.total), EndToEnd: latencyOf(r.endToEnd.total), Connect: latencyOf(r.connects.total),
+		MostLag: s.mostLag, LastLag: s.lastLag, Produce: latencyOf(r.produceLatency.total), EndToEnd: latencyOf(r.endToEnd.total), Connect: latencyOf(r.connects.total),
 		Elapsed: s.at.Sub(r.begin).Seconds(), Processors: runtime.NumCPU(), CPUSeconds: (s.cpu - s.firstCPU).Seconds(),
 	}
 	if r.plan.Backlog {

@@ -388,7 +388,10 @@ func (d *Driver) checkFetch(answer []byte, next []int64) error {
 	return nil
 }
 
-const invalidConfig = 40 // Errors.INVALID_CONFIG
+const (
+	invalidConfig = 40 // Errors.INVALID_CONFIG
+	tooFewBrokers = 38 // Errors.INVALID_REPLICATION_FACTOR: a controller says so while its broker has no lease, as at its start
+)
 
 // ErrInvalidConfig: the broker does not take a setting of a topic.
 var ErrInvalidConfig = errors.New("a setting is refused")
@@ -406,15 +409,22 @@ func (d *Driver) CreateTopic(configs [][2]string) error {
 	}
 	// The batches' time is fixed and long ago: retention would take them.
 	configs = append(slices.Clone(configs), [2]string{"retention.ms", "-1"})
-	if _, err := conn.Write(CreateTopicFrame(d.Topic, int32(d.Partitions), configs)); err != nil {
-		return err
+	answer := make([]byte, 4096)
+	var code int16
+	for deadline := time.Now().Add(Patience); ; time.Sleep(50 * time.Millisecond) {
+		if _, err := conn.Write(CreateTopicFrame(d.Topic, int32(d.Partitions), configs)); err != nil {
+			return err
+		}
+		if answer, err = ReadAnswer(conn, answer); err != nil {
+			return err
+		}
+		// length, correlation id, throttle time, number of topics, name
+		code = int16(binary.BigEndian.Uint16(answer[16+2+len(d.Topic):]))
+		if code != tooFewBrokers || time.Now().After(deadline) {
+			break
+		}
 	}
-	answer, err := ReadAnswer(conn, make([]byte, 4096))
-	if err != nil {
-		return err
-	}
-	// length, correlation id, throttle time, number of topics, name
-	switch code := int16(binary.BigEndian.Uint16(answer[16+2+len(d.Topic):])); code {
+	switch code {
 	case 0:
 	case invalidConfig:
 		return fmt.Errorf("create topic %s: %w", d.Topic, ErrInvalidConfig)
