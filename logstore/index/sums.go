@@ -21,7 +21,12 @@ type Sum struct {
 }
 
 // Sums are those of the offset and the time index.
-type Sums struct{ Offsets, Times Sum }
+type Sums struct {
+	Offsets, Times Sum
+	// Aborted is how many entries the transaction index of a sealed segment has at least: both files of it may be lost, and a segment
+	// without them is one without entries.
+	Aborted int
+}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -51,8 +56,9 @@ func (s *Sums) Numbers() []int64 {
 }
 
 const (
-	sumsMagic = "kaassum1"
-	sumsBytes = 8 + 4 + 2*12
+	sumsMagic    = "kaassum2"
+	sumsBytes    = 8 + 4 + 2*12 + 4
+	oldSumsMagic = "kaassum1" // without the number of aborted transactions
 )
 
 // Encode makes the bytes of <base offset>.kaas-sums.
@@ -62,6 +68,7 @@ func (s *Sums) Encode() []byte {
 		b = binary.BigEndian.AppendUint64(b, uint64(x.Bytes))
 		b = binary.BigEndian.AppendUint32(b, x.CRC)
 	}
+	b = binary.BigEndian.AppendUint32(b, uint32(s.Aborted))
 	binary.BigEndian.PutUint32(b[8:], crc32.Checksum(b[12:], castagnoli))
 	return b
 }
@@ -69,11 +76,16 @@ func (s *Sums) Encode() []byte {
 // ReadSums reads the file. Nil: it is not there, or not whole, so it says nothing.
 func ReadSums(fsys vfs.FS, name string) *Sums {
 	b, err := vfs.ReadFile(fsys, name, sumsBytes)
-	if err != nil || len(b) != sumsBytes || string(b[:8]) != sumsMagic || binary.BigEndian.Uint32(b[8:]) != crc32.Checksum(b[12:], castagnoli) {
+	old := len(b) == sumsBytes-4 && string(b[:8]) == oldSumsMagic
+	if err != nil || !old && (len(b) != sumsBytes || string(b[:8]) != sumsMagic) || binary.BigEndian.Uint32(b[8:]) != crc32.Checksum(b[12:], castagnoli) {
 		return nil
 	}
 	sum := func(b []byte) Sum { return Sum{be64(b), binary.BigEndian.Uint32(b[8:])} }
-	return &Sums{sum(b[12:]), sum(b[24:])}
+	s := &Sums{Offsets: sum(b[12:]), Times: sum(b[24:])}
+	if !old {
+		s.Aborted = int(be32(b[36:]))
+	}
+	return s
 }
 
 // EncodeAbortedCopy makes the bytes of <base offset>.kaas-txnindex: those of the transaction index, and their CRC-32C.
@@ -107,6 +119,13 @@ func ReadAborted(fsys vfs.FS, name, copyName string, base int64) AbortedFiles {
 		x.Damage = begins(x.All, x.Damage, copied)
 	}
 	return x
+}
+
+// Expect is told what the segment had when it was sealed; nil: nothing.
+func (x *AbortedFiles) Expect(s *Sums) {
+	if s != nil && len(x.All) < s.Aborted {
+		x.Damage = cmp.Or(x.Damage, fmt.Errorf("the transaction index has %d entries, it had %d when the segment was sealed", len(x.All), s.Aborted))
+	}
 }
 
 // Doubt is why the index can't be taken as it is, nil: it can. When the copy is damaged the index may be, too, and its format has

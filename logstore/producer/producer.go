@@ -318,6 +318,8 @@ func (s *States) makeRoom() {
 //	version int16 = 1, crc uint32 (CRC32C of what follows), count int32, then per producer 46 bytes:
 //	producerId int64, epoch int16, lastSequence int32, lastOffset int64, offsetDelta int32, timestamp int64,
 //	coordinatorEpoch int32, currentTxnFirstOffset int64
+//
+// then, of ours, the older batches of the windows (readWindows).
 const (
 	snapshotVersion     = 1
 	snapshotHeaderBytes = 10
@@ -328,7 +330,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Encode makes the bytes of a snapshot of now.
 func (s *States) Encode() []byte {
-	b := make([]byte, snapshotHeaderBytes, snapshotHeaderBytes+len(s.byID)*snapshotEntryBytes)
+	b := make([]byte, 0, len(s.byID)*wideEntryBytes)
 	for id, e := range s.byID {
 		b = e.encode(b, id)
 	}
@@ -346,20 +348,27 @@ func Decode(b []byte) (*States, error) {
 	if got, want := crc32.Checksum(b[6:], castagnoli), binary.BigEndian.Uint32(b[2:]); got != want {
 		return nil, fmt.Errorf("snapshot CRC32C is %#x, computed %#x", want, got)
 	}
-	if n := be32(b[6:]); n < 0 || int64(len(b)-snapshotHeaderBytes) != int64(n)*snapshotEntryBytes {
+	if n := be32(b[6:]); n < 0 || int64(len(b)-snapshotHeaderBytes) < int64(n)*snapshotEntryBytes {
 		return nil, fmt.Errorf("snapshot of %d producers has %d bytes", n, len(b))
 	}
 	s := New()
-	for at := snapshotHeaderBytes; at < len(b); at += snapshotEntryBytes {
+	end := snapshotHeaderBytes + int(be32(b[6:]))*snapshotEntryBytes
+	entries := make([]*entry, 0, be32(b[6:]))
+	for at := snapshotHeaderBytes; at < end; at += snapshotEntryBytes {
 		r := b[at:]
 		e := &entry{epoch: be16(r[8:]), lastTimestampMs: be64(r[26:]), coordinatorEpoch: be32(r[34:]), txnFirstOffset: be64(r[38:])}
 		if seq := be32(r[10:]); seq >= 0 {
 			e.add(Batch{seq, be32(r[22:]), be64(r[14:]), e.lastTimestampMs})
 		}
 		id := be64(r)
-		s.byID[id] = e
+		s.byID[id], entries = e, append(entries, e)
 		if e.txnFirstOffset >= 0 {
 			s.transactions = append(s.transactions, transaction{producerID: id, first: Position{Offset: e.txnFirstOffset, Base: -1}, lastOffset: -1})
+		}
+	}
+	if end < len(b) {
+		if err := readWindows(b[end:], entries); err != nil {
+			return nil, err
 		}
 	}
 	sort.Slice(s.transactions, func(i, j int) bool { return s.transactions[i].first.Offset < s.transactions[j].first.Offset })

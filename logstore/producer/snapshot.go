@@ -3,6 +3,8 @@ package producer
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"hash/crc32"
 	"slices"
 	"sync"
@@ -26,7 +28,7 @@ type Snapshot struct {
 // savedEntry is how an entry was.
 type savedEntry struct {
 	known bool // false: the producer was not known
-	bytes [snapshotEntryBytes]byte
+	bytes wideEntry
 }
 
 // Encoded is a snapshot that is encoded already.
@@ -75,7 +77,7 @@ func (n *Snapshot) Encode(lock sync.Locker) []byte {
 	if s == nil {
 		return n.encoded
 	}
-	b := make([]byte, snapshotHeaderBytes, snapshotHeaderBytes+s.lenLocked(lock)*snapshotEntryBytes)
+	b := make([]byte, 0, s.lenLocked(lock)*wideEntryBytes)
 	s.inParts(lock, func(id int64, e *entry) { b = s.appendSaved(b, id, e) })
 	b = n.endLocked(lock, b)
 	n.encoded, n.states, n.saved, n.gone = finishSnapshot(b), nil, nil, nil
@@ -135,7 +137,18 @@ func (s *States) inParts(lock sync.Locker, f func(id int64, e *entry)) {
 	}
 }
 
-// encode appends the entry as it stands in a snapshot.
+// wideEntry is an entry as it stands in a snapshot, with the older batches of its window, padded.
+type wideEntry [wideEntryBytes]byte
+
+const (
+	olderBatchBytes = 24
+	wideEntryBytes  = snapshotEntryBytes + 1 + (Window-1)*olderBatchBytes
+)
+
+// windowsMagic begins what follows Kafka's part of a snapshot: the older batches. Kafka reads up to it and sums up all.
+const windowsMagic = "kaaswin1"
+
+// encode appends the entry's wideEntry.
 func (e *entry) encode(b []byte, id int64) []byte {
 	last := Batch{lastSequence: -1, LastOffset: -1}
 	if e.count > 0 {
@@ -148,23 +161,72 @@ func (e *entry) encode(b []byte, id int64) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(last.offsetDelta))
 	b = binary.BigEndian.AppendUint64(b, uint64(e.lastTimestampMs))
 	b = binary.BigEndian.AppendUint32(b, uint32(e.coordinatorEpoch))
-	return binary.BigEndian.AppendUint64(b, uint64(e.txnFirstOffset))
+	b = binary.BigEndian.AppendUint64(b, uint64(e.txnFirstOffset))
+	older := max(int(e.count)-1, 0)
+	b = append(b, byte(older))
+	for _, x := range e.batches[:older] {
+		b = binary.BigEndian.AppendUint32(b, uint32(x.lastSequence))
+		b = binary.BigEndian.AppendUint32(b, uint32(x.offsetDelta))
+		b = binary.BigEndian.AppendUint64(b, uint64(x.LastOffset))
+		b = binary.BigEndian.AppendUint64(b, uint64(x.TimestampMs))
+	}
+	return append(b, make([]byte, (Window-1-older)*olderBatchBytes)...)
 }
 
-// finishSnapshot sorts the entries behind the header by producer id, each once, and writes the header.
-func finishSnapshot(b []byte) []byte {
-	all := make([][snapshotEntryBytes]byte, 0, (len(b)-snapshotHeaderBytes)/snapshotEntryBytes)
-	for at := snapshotHeaderBytes; at < len(b); at += snapshotEntryBytes {
-		all = append(all, [snapshotEntryBytes]byte(b[at:]))
+// finishSnapshot makes the file of wide entries: sorted by producer id, each once, and behind them the windows, if there are any.
+func finishSnapshot(wide []byte) []byte {
+	all := make([]wideEntry, 0, len(wide)/wideEntryBytes)
+	windows := false
+	for at := 0; at < len(wide); at += wideEntryBytes {
+		all = append(all, wideEntry(wide[at:]))
+		windows = windows || wide[at+snapshotEntryBytes] > 0
 	}
-	slices.SortFunc(all, func(x, y [snapshotEntryBytes]byte) int { return bytes.Compare(x[:8], y[:8]) }) // ids are not negative
-	all = slices.CompactFunc(all, func(x, y [snapshotEntryBytes]byte) bool { return [8]byte(x[:8]) == [8]byte(y[:8]) })
-	b = b[:snapshotHeaderBytes]
+	slices.SortFunc(all, func(x, y wideEntry) int { return bytes.Compare(x[:8], y[:8]) }) // ids are not negative
+	all = slices.CompactFunc(all, func(x, y wideEntry) bool { return [8]byte(x[:8]) == [8]byte(y[:8]) })
+	b := make([]byte, snapshotHeaderBytes, snapshotHeaderBytes+len(wide)+len(windowsMagic))
 	for i := range all {
-		b = append(b, all[i][:]...)
+		b = append(b, all[i][:snapshotEntryBytes]...)
+	}
+	if windows {
+		b = append(b, windowsMagic...)
+		for i := range all {
+			older := int(all[i][snapshotEntryBytes])
+			b = append(b, all[i][snapshotEntryBytes:snapshotEntryBytes+1+older*olderBatchBytes]...)
+		}
 	}
 	put16(b, snapshotVersion)
 	put32(b[6:], int32(len(all)))
 	binary.BigEndian.PutUint32(b[2:], crc32.Checksum(b[6:], castagnoli))
 	return b
+}
+
+// readWindows takes over the older batches of entries, which are in the order of the file.
+func readWindows(b []byte, entries []*entry) error {
+	b, ours := bytes.CutPrefix(b, []byte(windowsMagic))
+	if !ours {
+		return fmt.Errorf("snapshot with %d bytes more than it has producers", len(b))
+	}
+	for _, e := range entries {
+		if len(b) == 0 {
+			return errors.New("snapshot whose windows end early")
+		}
+		older := int(b[0])
+		b = b[1:]
+		if older > Window-1 || older*olderBatchBytes > len(b) || older > 0 && e.count == 0 {
+			return fmt.Errorf("snapshot with a window of %d older batches", older)
+		}
+		newest, known := e.batches[0], e.count > 0
+		e.count = 0
+		for ; older > 0; older-- {
+			e.add(Batch{be32(b), be32(b[4:]), be64(b[8:]), be64(b[16:])})
+			b = b[olderBatchBytes:]
+		}
+		if known {
+			e.add(newest)
+		}
+	}
+	if len(b) > 0 {
+		return fmt.Errorf("snapshot with %d bytes behind its windows", len(b))
+	}
+	return nil
 }

@@ -104,7 +104,11 @@ func (t *Task) readAborted(g *Segment) index.AbortedFiles {
 	if g.hasTxnCopy {
 		copyName = g.path(layout.TxnCopySuffix)
 	}
-	return index.ReadAborted(t.FS, g.path(layout.TxnIndexSuffix), copyName, g.BaseOffset)
+	files := index.ReadAborted(t.FS, g.path(layout.TxnIndexSuffix), copyName, g.BaseOffset)
+	if len(files.All) == 0 && g.Sealed {
+		files.Expect(t.sums(g))
+	}
+	return files
 }
 
 // mendAborted makes the transaction indexes anew that are damaged, or whose copy is, and that the replay had no reason to look at.
@@ -112,8 +116,8 @@ func (t *Task) readAborted(g *Segment) index.AbortedFiles {
 // Kafka reads all of them at a start as well (LogSegment.sanityCheck).
 func (t *Task) mendAborted() error {
 	for _, g := range t.log.Segments {
-		if g.Aborted != nil {
-			continue
+		if g.Aborted != nil || !g.HasTxnIndex && !g.hasTxnCopy {
+			continue // of a segment without either file the sums are asked when a reader does
 		}
 		files := t.readAborted(g)
 		doubt := files.Doubt()

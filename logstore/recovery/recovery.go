@@ -274,11 +274,11 @@ func (t *Task) openSegments(start int64) error {
 		g.CreatedMs, g.SizeBytes = st.ModifiedMs, st.SizeBytes
 		g.HasTxnIndex = t.files[base][layout.TxnIndexSuffix]
 		g.hasTxnCopy = t.files[base][layout.TxnCopySuffix]
-		if !g.HasTxnIndex && !g.hasTxnCopy {
-			g.Aborted = new([]index.AbortedTxn)
-		}
 		if i+1 < len(bases) {
 			g.EndOffset, g.Sealed = bases[i+1], true
+		}
+		if !g.HasTxnIndex && !g.hasTxnCopy && !(g.Sealed && t.files[base][layout.SumsSuffix]) { // the sums may say that there was one
+			g.Aborted = new([]index.AbortedTxn)
 		}
 		t.log.Segments = append(t.log.Segments, g)
 	}

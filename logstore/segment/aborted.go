@@ -29,6 +29,9 @@ func (g *Segment) AbortedTxns() ([]index.AbortedTxn, error) {
 	}
 	name := g.name(layout.TxnIndexSuffix)
 	files := index.ReadAborted(g.env.fs, name, g.name(layout.TxnCopySuffix), g.BaseOffset)
+	if g.Sealed.Load() && len(files.All) == 0 {
+		files.Expect(index.ReadSums(g.env.fs, g.name(layout.SumsSuffix)))
+	}
 	a := files.All
 	if doubt := files.Doubt(); doubt != nil {
 		// Nothing is written here: the segment's directory may be another one's by now. The next start does it.

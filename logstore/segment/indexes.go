@@ -77,11 +77,11 @@ func (g *Segment) Sums() *index.Sums {
 	if m == nil {
 		return g.sums
 	}
-	return sumsOf(m)
+	return sumsOf(m, 0)
 }
 
-func sumsOf(m *index.Writable) *index.Sums {
-	return &index.Sums{Offsets: index.SumOf(index.EncodeOffsets(m.Offsets.View())), Times: index.SumOf(index.EncodeTimes(m.Times.View()))}
+func sumsOf(m *index.Writable, aborted int) *index.Sums {
+	return &index.Sums{Offsets: index.SumOf(index.EncodeOffsets(m.Offsets.View())), Times: index.SumOf(index.EncodeTimes(m.Times.View())), Aborted: aborted}
 }
 
 // reindex makes the index anew, because it led to a place that is no batch's. The file goes, so the next start makes it anew,

@@ -21,7 +21,11 @@ func (g *Segment) WriteSealed() error {
 	if err := g.WriteIndexes(m, 0, 0); err != nil {
 		return err
 	}
-	if err := g.writeIndex(layout.SumsSuffix, sumsOf(m).Encode(), 0); err != nil {
+	aborted, err := g.AbortedTxns()
+	if err != nil {
+		return err
+	}
+	if err := g.writeIndex(layout.SumsSuffix, sumsOf(m, len(aborted)).Encode(), 0); err != nil {
 		return err
 	}
 	// A lookup that loaded mem before keeps its arrays; one that comes later maps the files.
@@ -75,7 +79,7 @@ func (g *Segment) WriteCleaned(o *cleaner.Output) error {
 	if err := g.writeIndex(layout.TimeIndexSuffix+layout.CleanedSuffix, index.EncodeTimes(o.Index.Times.View()), 0); err != nil {
 		return err
 	}
-	if err := g.writeIndex(layout.SumsSuffix+layout.CleanedSuffix, sumsOf(o.Index).Encode(), 0); err != nil || len(o.Aborted) == 0 {
+	if err := g.writeIndex(layout.SumsSuffix+layout.CleanedSuffix, sumsOf(o.Index, len(o.Aborted)).Encode(), 0); err != nil || len(o.Aborted) == 0 {
 		return err
 	}
 	if err := g.writeIndex(layout.TxnCopySuffix+layout.CleanedSuffix, index.EncodeAbortedCopy(o.Aborted), 0); err != nil {

@@ -1,0 +1,52 @@
+package producer
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"maps"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestSnapshotsKeepWindows: all five batches of each producer come back, and a snapshot without older ones is Kafka's to the byte.
+func TestSnapshotsKeepWindows(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		s := New()
+		for id := range int64(rng.IntN(20)) {
+			e := &entry{epoch: int16(rng.IntN(9)), coordinatorEpoch: -1, lastTimestampMs: 5000, txnFirstOffset: -1}
+			for k := range rng.IntN(Window + 3) {
+				e.add(Batch{lastSequence: int32(10*k + 9), offsetDelta: int32(rng.IntN(9)), LastOffset: int64(100*k) + id, TimestampMs: int64(1000 * k)})
+			}
+			if e.count > 0 {
+				e.batches[e.count-1].TimestampMs = e.lastTimestampMs // Kafka's part has no other
+			}
+			s.byID[id] = e
+		}
+		b := s.Encode()
+		got, err := Decode(b)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if !maps.EqualFunc(s.byID, got.byID, func(x, y *entry) bool {
+			clear(x.batches[x.count:])
+			clear(y.batches[y.count:])
+			return *x == *y
+		}) {
+			t.Errorf("seed %d: the states differ", seed)
+		}
+		for cut := snapshotHeaderBytes + len(s.byID)*snapshotEntryBytes + 1; cut < len(b); cut++ {
+			torn := append([]byte(nil), b[:cut]...)
+			binary.BigEndian.PutUint32(torn[2:], crc32.Checksum(torn[6:], castagnoli))
+			if _, err := Decode(torn); err == nil {
+				t.Fatalf("seed %d: a snapshot cut to %d of %d bytes is taken", seed, cut, len(b))
+			}
+		}
+	}
+	s := New()
+	s.byID[1] = &entry{epoch: 1, coordinatorEpoch: -1, txnFirstOffset: -1, count: 1, batches: [Window]Batch{{lastSequence: 3, LastOffset: 9}}}
+	if b := s.Encode(); len(b) != snapshotHeaderBytes+snapshotEntryBytes {
+		t.Errorf("a snapshot without older batches has %d bytes", len(b))
+	}
+}
