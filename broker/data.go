@@ -12,6 +12,7 @@ import (
 	"kaas/internal/delay"
 	"kaas/internal/limits"
 	"kaas/logstore"
+	"kaas/netio"
 	"kaas/obs"
 )
 
@@ -98,7 +99,10 @@ func (b *Broker) AnswerParked() {
 	b.coordinators.Close()
 }
 
-var _ logstore.Listener = (*Broker)(nil)
+var (
+	_ logstore.Listener = (*Broker)(nil)
+	_ netio.Storage     = (*Broker)(nil)
+)
 
 // Advanced implements logstore.Listener: it wakes the fetches of the partition, unless
 // an event loop does in a moment.
@@ -115,6 +119,22 @@ func (b *Broker) Failed(p *logstore.Partition, err error) {
 	if state := stateOf(p); state != nil {
 		b.wakeFetches(state)
 	}
+}
+
+// Resident implements netio.Storage.
+func (b *Broker) Resident(r netio.FileRange) bool { return b.data.resident(sliceOf(r)) }
+
+// Populate implements netio.Storage, by the cold workers.
+func (b *Broker) Populate(r netio.FileRange, ready func()) {
+	b.data.cold.Push(&delay.Job{Run: func() {
+		sliceOf(r).Populate()
+		ready()
+	}})
+}
+
+// sliceOf is a slice of the same bytes that pins nothing.
+func sliceOf(r netio.FileRange) *logstore.Slice {
+	return &logstore.Slice{FD: r.FD, Offset: r.Offset, Len: r.Len, Mem: r.Mem}
 }
 
 // wakeFetches goes on with the fetches that wait for the partition: a few here,

@@ -39,8 +39,20 @@ type Config struct {
 	SocketReceiveBufferBytes int          // socket.receive.buffer.bytes; 0 and -1: the system's
 	Logger                   *slog.Logger // default: discards
 	Handler                  Handler
+	Storage                  Storage // nil: file ranges are sent however long they have waited
 
 	alwaysRest, neverRest bool // of tests: loops wait as quiet ones of many connections do, or never so; the janitor wakes nobody
+}
+
+// Storage looks after file ranges that have waited here before they are sent: replies of a peer that reads slowly, or behind a
+// reply that takes long. Their bytes were in memory when they were appended to the reply, and may have been evicted since; sending
+// them would let the event loop wait for a disk.
+type Storage interface {
+	// Resident says whether the bytes are in memory, on the event loop and without blocking.
+	Resident(r FileRange) bool
+	// Populate reads them into memory on another goroutine, then calls ready, whatever came of it. It does not block. It has a share
+	// of the range's Pin until ready is called.
+	Populate(r FileRange, ready func())
 }
 
 // Handler is what the server calls; one per server. All calls for one connection come from its event loop.

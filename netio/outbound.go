@@ -17,7 +17,7 @@ func (c *Conn) flush() {
 		return
 	}
 	for budget := limits.NetSendBytesPerEvent; budget > 0; {
-		if !c.dropEmpty() {
+		if !c.dropEmpty() || c.awaitStorage() {
 			return
 		}
 		sent, more := c.sendSome()
@@ -54,8 +54,9 @@ func (c *Conn) sendSome() (sent int, more bool) {
 	vectors, total, fileFollows := c.gather()
 	var err error
 	if total == 0 {
-		file := &c.head.entries[c.entryIndex].file
-		total = file.Len - c.entryOffset
+		e := &c.head.entries[c.entryIndex]
+		file := &e.file
+		total = e.residentTo - c.entryOffset
 		sent, err = c.socket.sendFile(file.FD, file.Offset+int64(c.entryOffset), total)
 		if err == nil && sent == 0 {
 			c.shut(fmt.Errorf("%w: descriptor %d, offset %d, %d bytes missing", errShortFile, file.FD, file.Offset+int64(c.entryOffset), total))
@@ -92,14 +93,18 @@ func (c *Conn) sendSome() (sent int, more bool) {
 
 func fileSent(vectors [][]byte) bool { return len(vectors) == 0 }
 
-// gather collects what leaves in one sendmsg: bytes and mapped ranges of as many ended slots as follow each other.
-// total is 0 when the first thing to leave is a range for sendfile.
+// gather collects what leaves in one sendmsg: bytes and mapped ranges of as many ended slots as follow each other, up to a range
+// that may not be in memory any more. total is 0 when the first thing to leave is a range for sendfile.
 func (c *Conn) gather() (vectors [][]byte, total int, fileFollows bool) {
 	vectors = c.loop.vectors[:0]
+	now := c.server.nowMs.Load()
 	index, offset := c.entryIndex, c.entryOffset
 	for s := c.head; s != nil && s.state.Load() == slotEnded && !s.closes; s = s.next {
 		for ; index < len(s.entries); index++ {
 			e := &s.entries[index]
+			if total > 0 && e.isStale(now) && c.server.config.Storage != nil {
+				return vectors, total, false
+			}
 			piece, ok := e.inMemory()
 			if !ok {
 				return vectors, total, true
@@ -111,7 +116,7 @@ func (c *Conn) gather() (vectors [][]byte, total int, fileFollows bool) {
 			offset = 0
 			vectors = append(vectors, piece)
 			total += len(piece)
-			if len(vectors) == limits.NetIovecs || total >= limits.NetSendBytesPerEvent {
+			if len(vectors) == limits.NetIovecs || total >= limits.NetSendBytesPerEvent || e.endsEarly() {
 				return vectors, total, false
 			}
 		}
@@ -133,7 +138,7 @@ func (e *entry) inMemory() ([]byte, bool) {
 	if e.file.Mem == nil {
 		return nil, false
 	}
-	return e.file.Mem[:e.file.Len], true
+	return e.file.Mem[:e.residentTo], true
 }
 
 // advance takes n sent bytes off the queue and releases what has left whole.

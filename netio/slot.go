@@ -43,6 +43,10 @@ const (
 type entry struct {
 	buf  *bufpool.Buf
 	file FileRange
+
+	// The file range is known to be in memory up to so many bytes from its start, at that time of the server's clock: see resident.go.
+	residentTo int
+	residentMs int64
 }
 
 func (e *entry) size() int {
@@ -78,7 +82,7 @@ func (s *Slot) File(r FileRange) {
 		s.checkHeld("File")
 		invariants.Check(r.Mem == nil || len(r.Mem) >= r.Len, "file range of %d bytes with %d bytes of memory", r.Len, len(r.Mem))
 	}
-	s.entries = append(s.entries, entry{file: r})
+	s.entries = append(s.entries, entry{file: r, residentTo: r.Len, residentMs: s.conn.server.nowMs.Load()})
 	s.bytes += r.Len
 }
 

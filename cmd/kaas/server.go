@@ -458,7 +458,7 @@ func (s *server) startNetwork(context.Context) (err error) {
 		listeners = append(listeners, netio.Listener{Name: l.Name, Network: "tcp", Address: address})
 	}
 	s.network, err = netio.Start(netio.Config{
-		Listeners: listeners, Logger: s.logger, Handler: faulty(s.broker),
+		Listeners: listeners, Logger: s.logger, Handler: faulty(s.broker), Storage: s.broker,
 		NumNetworkThreads:        networkLoops(int(s.config.NumNetworkThreads)),
 		MaxRequestBytes:          s.config.SocketRequestMaxBytes,
 		MaxConnections:           int(s.config.MaxConnections),
