@@ -274,7 +274,7 @@ func awaitWell(p *Partition) bool {
 		if p.Err() == nil {
 			return true
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 	return false
 }
