@@ -133,6 +133,9 @@ func durableLatency(o options, out io.Writer) (figures []figure, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	if err := rig.SyncVolume(s.dir); err != nil { // what was written before is not written back meanwhile
+		return nil, err
+	}
 	frames := smallFrames("one", 1, -1, 4096)
 	// Until the journal of commits has its size, for a load that does not end.
 	if _, err := rig.Timed(s.address, frames, rig.ProduceAnswer("one"), 2*time.Second); err != nil {
@@ -173,6 +176,9 @@ func durablePartitions(o options, out io.Writer) (figures []figure, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	if err := rig.SyncVolume(s.dir); err != nil {
+		return nil, err
+	}
 	found := make([]quantiles, len(counts))
 	paced := make([]*rig.Paced, len(counts))
 	run := func(i int) (rig.Latencies, error) {
