@@ -29,7 +29,7 @@ func (s scenario) most(rounds int) time.Duration {
 	if s.limit > 0 {
 		return s.limit
 	}
-	return max(2*time.Minute, 3*s.usually(rounds))
+	return max(4*time.Minute, 3*s.usually(rounds))
 }
 
 func (s scenario) usually(rounds int) time.Duration {
