@@ -32,6 +32,7 @@ type Options struct {
 	InMemory                     bool    // dev mode: memfd files, nothing reaches a disk
 	Cleaner                      CleanerOptions
 	Listener                     Listener
+	windows                      *segment.WindowRules // of tests; nil: as limits has them
 	Clock                        func() time.Time     // nil: time.Now. For what outlives the process: timestamps, retention
 	Uptime                       func() time.Duration // nil: by Clock. For how long something takes: it does not jump when somebody sets the clock
 }

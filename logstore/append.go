@@ -1,7 +1,6 @@
 package logstore
 
 import (
-	"errors"
 	"fmt"
 
 	"kaas/codec/batch"
@@ -137,27 +136,17 @@ func (p *Partition) appendLocked(records []byte, info *validate.Info, o AppendOp
 		offset, rest = v.LastOffset()+1, after
 	}
 	size := g.SizeBytes.Load()
-	if _, err := f.WriteAt(records, size); err != nil {
-		return result, p.takeBack(f, size, err)
+	a := segment.Appending{SegmentBytes: int64(c.SegmentBytes), Synced: c.FlushMessages <= 1, NowMs: nowMs}
+	err = g.Write(f, records, size, &a)
+	if err == nil && info.Controls {
+		err = p.writeAborted(g, records)
 	}
-	if info.Controls {
-		if err := p.writeAborted(g, records); err != nil {
-			return result, p.takeBack(f, size, err)
-		}
+	if err != nil {
+		return result, fmt.Errorf("%w: %w", ErrStorage, g.TakeBack(f, size, err))
 	}
 	p.appended(g, records, info, o, c, nowMs)
 	p.wantSpare(g, c)
 	return result, nil
-}
-
-// takeBack makes a failed write as if it had never been tried. When not even that works the next write goes to the same
-// place, and recovery cuts what is left there by its CRC or overwrites it: the end offset did not move.
-func (p *Partition) takeBack(f vfs.File, size int64, cause error) error {
-	err := fmt.Errorf("%w: %w", ErrStorage, cause)
-	if truncateErr := f.Truncate(size); truncateErr != nil {
-		err = errors.Join(err, truncateErr)
-	}
-	return err
 }
 
 // checkProducers decides over all batches without a change; a batch that was appended before is returned.

@@ -36,9 +36,11 @@ type explorer struct {
 
 	mark    func() // notes what was acknowledged before the clones are made; nil: nothing
 	journal bool   // commits go through a commit journal
+	windows bool   // batches are appended through mapped memory
 	limit   int    // outcomes a crash point
 	armed   atomic.Bool
-	mu      sync.Mutex // one crash point at a time; guards what follows
+	maps    atomic.Int64 // windows that were mapped
+	mu      sync.Mutex   // one crash point at a time; guards what follows
 	// points are crash points, whole those of them whose outcomes were all looked at, states the outcomes.
 	points, whole, states int
 }
@@ -59,6 +61,9 @@ func (x *explorer) start(dirs ...string) *harness {
 		if x.journal {
 			o.JournalBytes = smallJournal
 		}
+		if x.windows {
+			o.windows = eagerWindows()
+		}
 	})
 	if x.journal {
 		h.makeJournals()
@@ -69,6 +74,9 @@ func (x *explorer) start(dirs ...string) *harness {
 type choice struct{ of, picked int }
 
 func (x *explorer) before(op vfs.Op) error {
+	if op.Kind == vfs.OpMap {
+		x.maps.Add(1)
+	}
 	if x.armed.Load() {
 		x.crash(op)
 	}
@@ -152,13 +160,18 @@ func TestCrashExplorer(t *testing.T) {
 		journal bool
 	}{
 		{"append and commit", exploreAppend, false}, {"append and commit, journal", exploreAppend, true}, {"journal that wraps", exploreWrap, true},
+		{"append and commit, mapped", exploreAppend, false}, {"append and commit, journal, mapped", exploreAppend, true},
 		{"roll and checkpoint", exploreRoll, false}, {"roll and checkpoint, journal", exploreRoll, true},
+		{"roll and checkpoint, mapped", exploreRoll, false}, {"roll and checkpoint, journal, mapped", exploreRoll, true},
 		{"DeleteRecords and retention", exploreDeletion, false}, {"DeleteRecords and retention, journal", exploreDeletion, true},
+		{"clean stop and start, journal, mapped", exploreStop, true},
 		{"clean stop and start", exploreStop, false}, {"clean stop and start, journal", exploreStop, true},
 		{"recovery", exploreRecovery, false}, {"recovery, journal", exploreRecovery, true},
+		{"recovery, mapped", exploreRecovery, false}, {"recovery in place, mapped", exploreInPlace, false},
 		{"recovery in place", exploreInPlace, false}, {"recovery in place, journal", exploreInPlace, true},
 		{"failed write-back", exploreWriteBack, true}, {"journal that is removed", exploreRemoved, true},
 		{"compaction", exploreCompaction, false}, {"compaction, journal", exploreCompaction, true},
+		{"compaction, mapped", exploreCompaction, false}, {"move, journal, mapped", exploreMove, true},
 		{"recovery of a compaction", exploreSwapRecovery, false}, {"first start", exploreFirstStart, false},
 		{"move", exploreMove, false}, {"move, journal", exploreMove, true},
 		{"create and delete", exploreTopics, false}, {"create and delete, journal", exploreTopics, true},
@@ -167,10 +180,13 @@ func TestCrashExplorer(t *testing.T) {
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			x := newExplorer(t, seed)
-			x.journal = s.journal
+			x.journal, x.windows = s.journal, strings.HasSuffix(s.name, "mapped")
 			s.run(t, x)
 			x.mu.Lock() // the store's own goroutines may be at a crash point yet
 			defer x.mu.Unlock()
+			if x.windows && x.maps.Load() == 0 {
+				t.Error("nothing was appended through mapped memory")
+			}
 			t.Logf("%d states at %d crash points, %d of them with every outcome", x.states, x.points, x.whole)
 			states, points = states+x.states, points+x.points
 		})

@@ -68,6 +68,9 @@ func startFaulty(t *testing.T, journal bool, from, count int64, err error) *faul
 		if journal {
 			o.JournalBytes = smallJournal
 		}
+		if from%2 == 1 {
+			o.windows = eagerWindows()
+		}
 	})
 	if journal {
 		r.h.makeJournals()

@@ -192,7 +192,10 @@ func (p *Partition) writeOutLocked() error {
 		p.mu.Unlock()
 		var err error
 		if alive { // once the snapshot stands, no recovery makes these entries again
-			if err = seal.segment.SyncTxnIndex(); err != nil {
+			p.syncMu.Lock() // a sync that runs may have begun before the file was cut
+			err = seal.segment.SyncEnd(p.synced.Load() >= seal.segment.EndOffset.Load())
+			p.syncMu.Unlock()
+			if err != nil {
 				p.fail(err) // a second sync would succeed without having written them
 			} else {
 				err = seal.segment.WriteAbortedCopy() // nor would they be missed
@@ -281,8 +284,8 @@ func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
 		p.epochs.Dirty = false
 	}
 	alive := g.Acquire()
-	if g.Sealed.Load() || len(p.pending) > 0 {
-		point = min(point, g.BaseOffset)
+	if len(p.pending) > 0 { // rolled since: what is not written out must not be trusted, nor its file's size
+		point = min(point, max(p.pending[0].segment.BaseOffset, p.recoveryPoint.Load()))
 	}
 	p.mu.Unlock()
 	if !alive {
@@ -381,6 +384,7 @@ func (s *Store) Close(ctx context.Context) error {
 		s.mover.work.Wait()
 		close(s.janitor.stop)
 		<-s.janitor.done
+		s.giveBackAhead(true) // before the last sync of each file
 		for _, p := range all {
 			p.mu.Lock()
 			if p.end.offset.Load() > p.durable.Load() {
@@ -521,6 +525,9 @@ func (p *Partition) finish(add func(numbers ...int64)) error {
 		if err := g.WriteIndexes(m, g.WrittenOffsets, g.WrittenTimes); err != nil {
 			return err
 		}
+	}
+	if err := g.SyncEnd(true); err != nil {
+		return err
 	}
 	known := min(int64(p.producers.Len()), 1)
 	add(append(append([]int64{end.offset, g.BaseOffset, g.SizeBytes.Load(), known}, g.Sums().Numbers()...), int64(p.epochs.Latest()))...)

@@ -28,6 +28,9 @@ func TestAppendTouchesFewLines(t *testing.T) {
 	if end := unsafe.Offsetof(g.FirstTimestampMs) + unsafe.Sizeof(g.FirstTimestampMs); end > 2*line {
 		t.Errorf("FirstTimestampMs of a segment ends at byte %d, behind the 2 lines that every append touches", end)
 	}
+	if begin := unsafe.Offsetof(g.FirstTimestampMs) + unsafe.Sizeof(g.FirstTimestampMs); begin > 2*line {
+		t.Errorf("the window of a segment begins at byte %d, not in its third line", begin)
+	}
 	if size := unsafe.Sizeof(g); size%line != 0 {
 		t.Errorf("a segment has %d bytes: the next one begins inside a line", size)
 	}

@@ -107,6 +107,9 @@ func runMetamorph(t *testing.T, rng *rand.Rand, round int) int {
 		if round%2 == 1 {
 			o.JournalBytes = smallJournal
 		}
+		if round%4 < 2 {
+			o.windows = eagerWindows()
+		}
 	})
 	x.ensure()
 	step := 0

@@ -124,7 +124,7 @@ func newStore(o Options) (*Store, error) {
 	}
 	setDefaults(&o)
 	s := &Store{options: o, fs: o.FS, logger: o.Logger, partitions: registry.New[*Partition](), started: o.Clock(), broken: map[checkpoint.Key]*broken{}}
-	s.segments = segment.NewEnv(s.fs, s.logger, func() time.Time { return s.started.Add(o.Uptime()) }, &s.counters.LookupCounters)
+	s.segments = segment.NewEnv(s.fs, s.logger, func() time.Time { return s.started.Add(o.Uptime()) }, &s.counters.LookupCounters, o.windows)
 	s.segments.LimitFiles(min(o.OpenFiles, limits.OpenFiles))
 	s.committer = groupcommit.New(o.FlushWorkers, s.upMs, &s.counters.Counters)
 	s.janitor = newJanitor(s)

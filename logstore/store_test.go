@@ -304,7 +304,7 @@ func TestTornTailsAreCut(t *testing.T) {
 	tails := map[string][]byte{
 		"half":   records(strings.Repeat("x", 200))[:90],
 		"length": records("torn")[:12],
-		"zeroes": make([]byte, 4096),
+		"zeroes": make([]byte, 1<<20), // more than a broker has behind the end of a log
 		"crc":    wrong,
 		"none":   nil,
 		"text":   []byte(strings.Repeat("no batch at all ", 20)),

@@ -73,6 +73,23 @@ const (
 	AllocateFreeShare      = 20
 	AllocateFreeBytes      = 4 << 30
 	AllocateQueue          = 64
+	// WindowBytes of zeros are written behind the end of a log that gets many small batches, mapped, and written to by the
+	// batches. WindowBatchBytes is what counts as small. A log gets its first window after WindowAfterBatches of them within
+	// WindowAfterMs; where each commit syncs, and so writes all of a window that was touched, after WindowBytes of them within
+	// WindowDurableMs. One that fills a window within WindowQuickMs is mapped WindowMapBytes at a time. A segment with less
+	// than WindowLeastBytes to go gets none, and a log that grew by less than WindowRestBytes between two checkpoints gives
+	// it back. All windows together are bounded as space ahead is, and by one part in WindowMemoryShare of the memory that
+	// the process may take: they are dirty pages.
+	WindowBytes        = 64 << 10
+	WindowMapBytes     = 1 << 20
+	WindowBatchBytes   = 16 << 10
+	WindowAfterBatches = 8
+	WindowAfterMs      = 10_000
+	WindowDurableMs    = 2_000
+	WindowQuickMs      = 2_000
+	WindowLeastBytes   = 16 << 10
+	WindowRestBytes    = 8 << 10
+	WindowMemoryShare  = 16
 	// UnlinkStepBytes: a deleted segment shrinks by so much at a time before its name goes, because a file system that frees
 	// (and discards) a gigabyte in one step keeps commits waiting.
 	UnlinkStepBytes = 32 << 20

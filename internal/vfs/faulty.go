@@ -12,6 +12,7 @@ const (
 	OpWrite
 	OpTruncate
 	OpAllocate
+	OpMap
 	OpDatasync
 	OpSyncDir
 	OpRename
@@ -23,8 +24,8 @@ const (
 type Op struct {
 	Kind   OpKind
 	Name   string // the file or directory; of a rename, the old name
-	Offset int64  // of a write or an allocation, or the size of a truncation
-	Len    int    // of a write or an allocation
+	Offset int64  // of a write, an allocation or a map, or the size of a truncation
+	Len    int    // of a write, an allocation or a map
 }
 
 // ShortWrite is an error that a hook returns to let a write store its first Len bytes and then fail with Err.
@@ -131,6 +132,25 @@ func (f *faultyFile) Allocate(from, to int64) error {
 		return pathError("fallocate", f.name, err)
 	}
 	return f.File.Allocate(from, to)
+}
+
+// MapWindow: a write to the window is an OpWrite.
+func (f *faultyFile) MapWindow(from, to int64) (Window, error) {
+	if err := f.f.before(Op{Kind: OpMap, Name: f.name, Offset: from, Len: int(to - from)}); err != nil {
+		return Window{}, pathError("mmap", f.name, err)
+	}
+	w, err := f.File.MapWindow(from, to)
+	w.Through(func(p []byte, off int64, write func(p []byte, off int64) error) error {
+		err := f.f.before(Op{Kind: OpWrite, Name: f.name, Offset: off, Len: len(p)})
+		if err == nil {
+			return write(p, off)
+		}
+		if short, ok := err.(*ShortWrite); ok {
+			_ = write(p[:min(short.Len, len(p))], off) // the injected error is the one to report
+		}
+		return pathError("write", f.name, err)
+	})
+	return w, err
 }
 
 func (f *faultyFile) Datasync() error {

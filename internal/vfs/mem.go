@@ -167,6 +167,25 @@ func (f *memFile) truncateLocked(size int64) error {
 // Allocate is refused: memory would be taken at once.
 func (f *memFile) Allocate(int64, int64) error { return f.fail("fallocate", unix.EOPNOTSUPP) }
 
+// MapWindow is refused unless it is recorded: a write to memory is cheap. A write to the window is to the disk what any other
+// is, and survives, or not, like one.
+func (f *memFile) MapWindow(from, to int64) (Window, error) {
+	if !f.m.record {
+		return Window{}, f.fail("mmap", unix.EOPNOTSUPP)
+	}
+	w, err := f.mapWindow(from, to)
+	w.Through(func(p []byte, off int64, write func(p []byte, off int64) error) error {
+		f.m.mu.Lock()
+		defer f.m.mu.Unlock()
+		if err := write(p, off); err != nil {
+			return err
+		}
+		f.m.pendFile(f.node, fileOp{at: off, data: append([]byte(nil), p...)})
+		return nil
+	})
+	return w, err
+}
+
 // Datasync has nothing to wait for; memory is as durable as it gets.
 func (f *memFile) Datasync() error {
 	if f.m.record {

@@ -61,6 +61,9 @@ type File interface {
 	Size() (int64, error)
 	Map(length int) ([]byte, error) // read-only, shared; length may be larger than the file, touching beyond it is SIGBUS
 	Unmap(b []byte) error
+	// MapWindow maps [from, to), multiples of WindowPage, to be written; the part behind the end of the file may be touched
+	// when the file has it. EOPNOTSUPP: it is not worth it here.
+	MapWindow(from, to int64) (Window, error)
 	Close() error
 }
 

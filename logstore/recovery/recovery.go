@@ -95,6 +95,7 @@ type Segment struct {
 
 	dir        string
 	hasTxnCopy bool
+	ahead      bool            // zeros behind its end were cut
 	file       vfs.File        // nil until first use
 	read       *index.Writable // what the files hold, once they were looked at
 }
@@ -340,7 +341,7 @@ func (t *Task) settle() error {
 	}
 	l.Point = min(t.Point, l.EndOffset) // until the index files and epochs of the scanned part are written
 	for _, g := range l.Segments {
-		if t.scanned && g.EndOffset > t.Point || t.cut {
+		if t.scanned && g.EndOffset > t.Point || t.cut || g.ahead {
 			f, err := t.open(g)
 			if err != nil {
 				return err

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -185,7 +186,7 @@ func (t *Task) scanFrom(g *Segment, next, at int64, b *index.Builder) (end int64
 		}
 		end = v.LastOffset() + 1
 	}
-	if err := freeAhead(f, g.SizeBytes); err != nil {
+	if reason, err = t.freeBehind(f, g, sc.At, end, reason); err != nil {
 		return 0, nil, err
 	}
 	if g.Sealed {
@@ -196,7 +197,32 @@ func (t *Task) scanFrom(g *Segment, next, at int64, b *index.Builder) (end int64
 	return end, reason, nil
 }
 
-// freeAhead gives back the space that a broker which grew the segment had behind its end when it crashed.
+// freeBehind gives back what a broker that grew the segment had behind its end, at, when it crashed, and returns reason if it was
+// something else that the scan met there.
+func (t *Task) freeBehind(f vfs.File, g *Segment, at, end int64, reason error) (other, err error) {
+	if reason != nil && end >= t.Point {
+		if g.ahead, err = t.cutAhead(f, g, at); g.ahead || err != nil {
+			return nil, err
+		}
+	}
+	return reason, freeAhead(f, g.SizeBytes)
+}
+
+// cutAhead cuts zeros from position at on; false: what lies there is something else.
+func (t *Task) cutAhead(f vfs.File, g *Segment, at int64) (bool, error) {
+	n := g.SizeBytes - at
+	if n > 2*limits.WindowBytes { // none has so many
+		return false, nil
+	}
+	b := make([]byte, n)
+	if _, err := f.ReadAt(b, at); err != nil || len(bytes.TrimLeft(b, "\x00")) > 0 {
+		return false, err
+	}
+	t.Logger.Debug("zeros behind the end of the log cut", "file", g.path(layout.LogSuffix), "bytes", n, "position", at)
+	return true, f.Truncate(at)
+}
+
+// freeAhead gives back space that the size does not count.
 func freeAhead(f vfs.File, sizeBytes int64) error {
 	allocated, err := f.AllocatedBytes()
 	if err != nil || allocated < sizeBytes+limits.AllocateLeastBytes {

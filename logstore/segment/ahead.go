@@ -16,6 +16,8 @@ import (
 // which is a fifth of what an append costs. So a segment that grows fast gets space behind its end, without a change of its size
 // (FALLOC_FL_KEEP_SIZE): no reader and no recovery sees it.
 //
+// Logs that get many small batches have something else behind their ends, see window.
+//
 // It is asked for under Partition.mu and made by one goroutine of the store, because it waits for the file system's journal. It
 // is a fourth of the segment at most, so what is small holds little. Who does not grow any more, is sealed, or stops gives it back,
 // everybody on a full disk, and a recovery what a crash has left.
@@ -58,8 +60,8 @@ func (e *Env) StopAhead() {
 	}
 }
 
-// AheadBytes is how much is allocated behind the ends of segments, at most.
-func (e *Env) AheadBytes() int64 { return e.ahead.held.Load() }
+// AheadBytes is how much room files have behind the ends of their logs, at most.
+func (e *Env) AheadBytes() int64 { return e.ahead.held.Load() + e.windows.Load()*e.rules.Bytes }
 
 // AllocatesAhead says that the file system has not refused it yet.
 func (e *Env) AllocatesAhead() bool { return e.ahead.wanted != nil && !e.ahead.off.Load() }
@@ -76,6 +78,7 @@ func (g *Segment) AskAhead(sizeBytes, nowMs int64) {
 	switch {
 	case !g.env.AllocatesAhead():
 		g.AheadAt = math.MaxInt64
+	case g.window.Mapped(): // the zeros have their blocks
 	case fast && bytes > 0 && g.Acquire():
 		select {
 		case a.wanted <- wantedAhead{g, sizeBytes + bytes}:
@@ -137,13 +140,13 @@ func (g *Segment) FreeAhead() error {
 	return nil
 }
 
-// GiveBackAhead does it for an active segment that has not grown since the last call, or in any case; it gets more when it
+// GiveBackAhead does it for an active segment that has hardly grown since the last call, or in any case; it gets more when it
 // grows again. Caller: Partition.mu, without which an append could stand where the file is cut.
 //
 // +checklocksignore: it does not know TryLock.
 func (g *Segment) GiveBackAhead(anyway bool) error {
 	size := g.SizeBytes.Load()
-	rests := size == g.restedAt
+	rests := size-g.restedAt < limits.WindowRestBytes
 	g.restedAt = size
 	if !rests && !anyway {
 		return nil
@@ -156,10 +159,17 @@ func (g *Segment) GiveBackAhead(anyway bool) error {
 	return g.freeAhead(size)
 }
 
-// freeAhead is called with aheadMu.
+// freeAhead is called with aheadMu, and by who owns the window.
 func (g *Segment) freeAhead(size int64) error {
-	if g.allocatedTo > size {
-		if err := g.file.Load().Truncate(size); err != nil {
+	if err := g.unmapWindow(); err != nil {
+		return err
+	}
+	if f := g.file.Load(); g.window.long {
+		if err := g.cut(f, size); err != nil {
+			return err
+		}
+	} else if g.allocatedTo > size {
+		if err := f.Truncate(size); err != nil {
 			return err
 		}
 	}

@@ -22,7 +22,7 @@ const (
 // growing is an empty segment of an Env whose goroutine is the test.
 func growing(t *testing.T, fsys vfs.FS, dir string) (*Env, *Segment, vfs.File) {
 	t.Helper()
-	env := NewEnv(fsys, slog.New(slog.DiscardHandler), time.Now, new(LookupCounters))
+	env := NewEnv(fsys, slog.New(slog.DiscardHandler), time.Now, new(LookupCounters), nil)
 	env.ahead.wanted = make(chan wantedAhead, 1)
 	g := NewActive(env, dir, 0, 1)
 	f, err := fsys.OpenFile(g.Path(layout.LogSuffix), vfs.Create)

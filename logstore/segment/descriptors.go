@@ -96,8 +96,8 @@ func (g *Segment) fresh(anyway bool) *Segment {
 	}
 	ahead := g.aheadBytes
 	g.aheadMu.Unlock()
-	if ahead > 0 {
-		return nil // it is freed with the indexes
+	if ahead > 0 || g.window.counted || g.window.long || g.endUnsynced.Load() {
+		return nil // it is freed with the indexes, or not yet durable
 	}
 	n := New(g.env, g.dir, g.BaseOffset)
 	n.SizeBytes.Store(g.SizeBytes.Load())

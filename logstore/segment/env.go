@@ -31,6 +31,8 @@ type Env struct {
 	ahead   ahead
 	files   openFiles
 	asides  atomic.Int64 // segments that were moved aside
+	windows atomic.Int64 // how many segments have one
+	rules   WindowRules
 }
 
 // LookupCounters count what should be rare.
@@ -39,9 +41,12 @@ type LookupCounters struct {
 	UndecodableBatches atomic.Int64 // batches that a lookup by time passed over because their records can't be decoded
 }
 
-// NewEnv is the environment of a store that is being made. lookups may be read at any time.
-func NewEnv(fsys vfs.FS, logger *slog.Logger, clock func() time.Time, lookups *LookupCounters) *Env {
-	e := &Env{fs: fsys, logger: logger, clock: clock, lookups: lookups}
+// NewEnv is the environment of a store that is being made. lookups may be read at any time. windows nil: as limits has them.
+func NewEnv(fsys vfs.FS, logger *slog.Logger, clock func() time.Time, lookups *LookupCounters, windows *WindowRules) *Env {
+	e := &Env{fs: fsys, logger: logger, clock: clock, lookups: lookups, rules: defaultWindows}
+	if windows != nil {
+		e.rules = *windows
+	}
 	e.dead.wake = make(chan struct{}, 1)
 	e.files.crowded = make(chan struct{}, 1)
 	e.LimitFiles(limits.OpenFiles)
@@ -107,8 +112,8 @@ func (e *Env) Bury() {
 func (g *Segment) bury() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var errs []error
 	g.forgetAhead()
+	errs := []error{g.unmapWindow()}
 	maps := g.oldMaps
 	if m := g.log.Load(); m != nil {
 		maps = append(maps, *m)

@@ -52,6 +52,7 @@ type Segment struct {
 	MaxTimestampMs   int64 // UnknownTimestamp until loaded from the time index
 	MaxTimestampAt   int64 // last offset of the first batch that carries MaxTimestampMs
 	FirstTimestampMs int64 // largest timestamp of the first batch, UnknownTimestamp until known
+	window           window
 	CreatedMs        int64
 	WrittenOffsets   int  // entries of mem that are in the .index file
 	WrittenTimes     int  // entries of mem that are in the .timeindex file
@@ -72,6 +73,7 @@ type Segment struct {
 	dir     string // the directory at the time of creation; after Delete the path is stale, the open file is not
 
 	txnUnsynced atomic.Bool // the .txnindex was written since its last sync began
+	endUnsynced atomic.Bool // the .log was cut behind its end since its last sync began
 
 	mu       sync.Mutex
 	oldMaps  [][]byte // earlier, shorter mmaps; slices may still point into them. Owner: mu
@@ -90,7 +92,7 @@ type Segment struct {
 	reindexed  atomic.Bool // the index was made anew: its files hold nothing of it
 	unreadable atomic.Bool // a try to make it anew has failed
 
-	// A multiple of 64 bytes: what an append touches begins with a cache line.
+	_ [40]byte // to a multiple of 64: what an append touches begins with a cache line.
 }
 
 type openFile struct {
@@ -280,12 +282,28 @@ func (g *Segment) WaitedMs(timestampMs, nowMs int64) (int64, error) {
 	return nowMs - g.CreatedMs, nil
 }
 
+// SyncEnd lets the file end where the log does, and makes that and the transaction index durable: what is trusted from now on. Where
+// the log itself is not (synced), its sync will see to the end, too. Once more after an error would not help, because of what a
+// failed sync loses. Nobody appends any more and nobody else syncs; the caller holds a reference.
+func (g *Segment) SyncEnd(synced bool) error {
+	if err := g.FreeAhead(); err != nil {
+		return err
+	}
+	if synced && g.endUnsynced.Swap(false) {
+		if err := g.file.Load().Datasync(); err != nil {
+			return err
+		}
+	}
+	return g.SyncTxnIndex()
+}
+
 // Sync makes the .log and the transaction index durable. The caller holds a reference.
 func (g *Segment) Sync() error {
 	f, err := g.Open()
 	if err != nil {
 		return err
 	}
+	g.endUnsynced.Store(false)
 	if err := f.Datasync(); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ func TestSliceOutlivesItsSegment(t *testing.T) {
 	if err := fsys.MkdirAll("/t-0"); err != nil {
 		t.Fatal(err)
 	}
-	env := NewEnv(fsys, slog.New(slog.DiscardHandler), time.Now, new(LookupCounters))
+	env := NewEnv(fsys, slog.New(slog.DiscardHandler), time.Now, new(LookupCounters), nil)
 	g := NewActive(env, "/t-0", 0, 1)
 	f, err := fsys.OpenFile(g.Path(layout.LogSuffix), vfs.Create)
 	if err != nil {

@@ -9,14 +9,11 @@ import (
 	"kaas/logstore/layout"
 )
 
-// WriteSealed writes the indexes of a sealed segment and lets go of their memory and of space ahead. The caller holds a reference.
+// WriteSealed writes the indexes of a sealed segment and lets go of their memory. The caller holds a reference.
 func (g *Segment) WriteSealed() error {
 	m := g.mem.Load()
 	if m == nil {
 		return nil
-	}
-	if err := g.FreeAhead(); err != nil {
-		return err
 	}
 	if err := g.WriteIndexes(m, 0, 0); err != nil {
 		return err

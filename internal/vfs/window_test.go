@@ -1,0 +1,146 @@
+package vfs
+
+import (
+	"bytes"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// windowOn maps two pages of a new file that has them; it skips where there are no windows.
+func windowOn(t *testing.T, fsys FS, name string) (File, Window) {
+	t.Helper()
+	f, err := fsys.OpenFile(name, Create)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	if err := f.Truncate(2 * WindowPage); err != nil {
+		t.Fatal(err)
+	}
+	w, err := f.MapWindow(0, 2*WindowPage)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		t.Skip("not on this file system:", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Unmap(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f, w
+}
+
+func TestWindowWritesTheFile(t *testing.T) {
+	t.Parallel()
+	for name, fsys := range map[string]FS{"os": OS, "recording": NewRecording()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := "/f"
+			if fsys == OS {
+				file = filepath.Join(t.TempDir(), "f")
+			}
+			f, w := windowOn(t, fsys, file)
+			if w.Covers(WindowPage, 2*WindowPage+1) || !w.Covers(1, 2*WindowPage) {
+				t.Error("a window covers what it should not, or not what it should")
+			}
+			if err := w.WriteAt([]byte("across"), WindowPage-3); err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, 6)
+			if _, err := f.ReadAt(got, WindowPage-3); err != nil || string(got) != "across" {
+				t.Errorf("read %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestWindowFault: a write to a page that somebody has cut off is an error, the next one to a page that is there works.
+func TestWindowFault(t *testing.T) {
+	t.Parallel()
+	f, w := windowOn(t, OS, filepath.Join(t.TempDir(), "f"))
+	if err := unix.Ftruncate(f.FD(), WindowPage); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		var fault *WindowFault
+		if err := w.WriteAt([]byte("gone"), WindowPage+100); !errors.As(err, &fault) {
+			t.Fatalf("a write behind the end: %v", err)
+		}
+		if err := w.WriteAt([]byte("there"), 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := make([]byte, 5)
+	if _, err := f.ReadAt(got, 100); err != nil || string(got) != "there" {
+		t.Errorf("read %q, %v", got, err)
+	}
+}
+
+// TestWindowGuardIsForFaults: a bug is not taken for a fault.
+func TestWindowGuardIsForFaults(t *testing.T) {
+	t.Parallel()
+	_, w := windowOn(t, OS, filepath.Join(t.TempDir(), "f"))
+	defer func() {
+		if recover() == nil {
+			t.Error("a write outside of the window did not panic")
+		}
+	}()
+	_ = w.WriteAt([]byte("x"), 3*WindowPage)
+}
+
+// TestWindowInACrash: a write to a window that was not synced survives, or not, like any other; what was synced does.
+func TestWindowInACrash(t *testing.T) {
+	t.Parallel()
+	m := NewRecording()
+	f, w := windowOn(t, m, "/f")
+	if err := errors.Join(w.WriteAt([]byte("synced"), 0), f.Datasync(), m.SyncDir("/"), w.WriteAt([]byte("perhaps"), WindowPage)); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for outcome := range 4 {
+		clone, err := m.Clone(func(n int) int { return min(outcome, n-1) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := ReadFile(clone, "/f", 1<<20)
+		if err := errors.Join(err, clone.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.HasPrefix(b, []byte("synced")) {
+			t.Errorf("outcome %d begins with %q", outcome, b[:10])
+		}
+		seen[string(b[WindowPage:WindowPage+7])] = true
+	}
+	for _, want := range []string{"\x00\x00\x00\x00\x00\x00\x00", "per\x00\x00\x00\x00", "perhaps"} {
+		if !seen[want] {
+			t.Errorf("no outcome has %q: %v", want, seen)
+		}
+	}
+}
+
+// TestWindowHooks: the hook of a Faulty may let a write to a window fail, whole or in the middle.
+func TestWindowHooks(t *testing.T) {
+	t.Parallel()
+	injected := errors.New("injected")
+	var fail error
+	f, w := windowOn(t, &Faulty{FS: NewRecording(), Before: func(op Op) error {
+		if op.Kind == OpWrite {
+			return fail
+		}
+		return nil
+	}}, "/f")
+	for _, fail = range []error{injected, &ShortWrite{Len: 2, Err: injected}} {
+		if err := w.WriteAt([]byte("data"), 10); !errors.Is(err, injected) {
+			t.Errorf("a write that fails: %v", err)
+		}
+	}
+	got := make([]byte, 4)
+	if _, err := f.ReadAt(got, 10); err != nil || string(got) != "da\x00\x00" {
+		t.Errorf("read %q, %v", got, err)
+	}
+}

@@ -1,0 +1,302 @@
+package logstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"kaas/internal/limits"
+	"kaas/internal/vfs"
+	"kaas/logstore/segment"
+)
+
+// eagerWindows let every log have a window from its first batch on, however small its segments are.
+func eagerWindows() *segment.WindowRules {
+	return &segment.WindowRules{Bytes: vfs.WindowPage, Eager: true}
+}
+
+// mapped starts a store on a disk with room whose clock stands, so that every log gets small batches fast enough; it skips where
+// the file system has no windows.
+func mapped(t *testing.T, change ...func(*Options)) *harness {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "probe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
+		t.Fatal(err)
+	}
+	if st.Type != unix.EXT4_SUPER_MAGIC && st.Type != unix.XFS_SUPER_MAGIC {
+		t.Skipf("no windows on file systems of type %x", st.Type)
+	}
+	return start(t, append([]func(*Options){func(o *Options) {
+		o.FS, o.Clock = roomy{vfs.OS}, func() time.Time { return time.UnixMilli(1_000_000) }
+	}}, change...)...)
+}
+
+// relaxed lets commits not sync, so that a few batches are enough for a window.
+func relaxed(c *Config) { c.FlushMessages = 1 << 62 }
+
+func activeLog(p *Partition) string { return p.segments.Load().active().Path(".log") }
+
+func fileSize(t testing.TB, name string) int64 {
+	t.Helper()
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// fill appends numbered records and returns all that the log has then.
+func fill(t testing.TB, p *Partition, from, n int) (values []string) {
+	t.Helper()
+	for i := range n {
+		put(t, p, records(fmt.Sprint("value-", from+i)))
+	}
+	for i := range from + n {
+		values = append(values, fmt.Sprint("value-", i))
+	}
+	return values
+}
+
+// TestMappedAppends: a log of many small batches is longer than it says while it is written to, and as long as it says when its
+// segment is sealed, when it rests, and after a stop; what it holds can be read all the time, and nothing of it needs repair.
+func TestMappedAppends(t *testing.T) {
+	t.Parallel()
+	h := mapped(t)
+	p := h.partition("fast", relaxed, func(c *Config) { c.SegmentBytes = 200_000 })
+	values := fill(t, p, 0, 100)
+	first := activeLog(p)
+	if size := p.SizeBytes(); fileSize(t, first) <= size || h.s.segments.AheadBytes() == 0 {
+		t.Fatalf("the file has %d bytes, the log %d: nothing was mapped", fileSize(t, first), size)
+	}
+	expect(t, p, values...)
+	large := strings.Repeat("x", 2*limits.WindowBytes) // over the end of the window
+	put(t, p, records(large))
+	put(t, p, records("behind"))
+	expect(t, p, append(values, large, "behind")...)
+	for activeLog(p) == first { // rolls
+		put(t, p, records(strings.Repeat("y", 1000)))
+	}
+	eventually(t, func() error {
+		if file, log := fileSize(t, first), p.segments.Load().all[0].SizeBytes.Load(); file != log || h.s.segments.AheadBytes() > 0 {
+			return fmt.Errorf("the sealed file has %d bytes, the log %d", file, log)
+		}
+		return nil
+	})
+	fill(t, p, 0, 100)
+	second := activeLog(p)
+	atRest := func() bool { return fileSize(t, second) == p.segments.Load().active().SizeBytes.Load() }
+	if atRest() {
+		t.Error("nothing is mapped in the second segment")
+	}
+	h.s.giveBackAhead(false) // grew since the last time
+	if atRest() {
+		t.Error("a log that grows gave its window back")
+	}
+	h.s.giveBackAhead(false)
+	if !atRest() || h.s.segments.AheadBytes() != 0 {
+		t.Errorf("a log that rests has %d bytes in its file, %d of log, %d are held", fileSize(t, second), p.segments.Load().active().SizeBytes.Load(), h.s.segments.AheadBytes())
+	}
+	fill(t, p, 0, 100)
+	if atRest() {
+		t.Error("nothing is mapped after a rest")
+	}
+	size, end := p.segments.Load().active().SizeBytes.Load(), p.LogEndOffset()
+	h.stop()
+	if fileSize(t, second) != size {
+		t.Errorf("the file has %d bytes after a stop, the log had %d", fileSize(t, second), size)
+	}
+	h.open()
+	if p = h.partition("fast", relaxed); p.LogEndOffset() != end {
+		t.Errorf("the log ends at %d, want %d", p.LogEndOffset(), end)
+	}
+	if maps := h.s.segments.MapsInUse(); maps != 0 {
+		t.Errorf("%d maps of a store that has just opened", maps)
+	}
+	quiet(t, h)
+}
+
+// quiet fails when something was repaired, or went wrong.
+func quiet(t *testing.T, h *harness) {
+	t.Helper()
+	for _, word := range []string{"cut", "WARN", "ERROR"} {
+		if strings.Contains(h.logs.String(), word) {
+			t.Errorf("the log says %q:\n%s", word, h.logs)
+		}
+	}
+}
+
+// TestKilledWithWindows: a process that dies leaves zeros behind the ends of its logs, also of a segment that was sealed just now.
+// The next start cuts them without a word: no batch is missing.
+func TestKilledWithWindows(t *testing.T) {
+	t.Parallel()
+	h := mapped(t)
+	p := h.partition("fast", relaxed, func(c *Config) { c.SegmentBytes = 100_000 })
+	fill(t, p, 0, 100)
+	first := activeLog(p)
+	for activeLog(p) == first {
+		put(t, p, records(strings.Repeat("y", 1000)))
+	}
+	values := fill(t, p, 0, 50)
+	second, firstSize, secondSize, end := activeLog(p), p.segments.Load().all[0].SizeBytes.Load(), p.segments.Load().active().SizeBytes.Load(), p.LogEndOffset()
+	if fileSize(t, second) == secondSize {
+		t.Error("nothing is mapped")
+	}
+	h.kill() // what the files end with is cut by the janitor or by this; a process that dies leaves it
+	for name, size := range map[string]int64{first: firstSize, second: secondSize} {
+		if err := os.Truncate(name, size+limits.WindowBytes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.open()
+	p = h.partition("fast", relaxed)
+	if p.LogEndOffset() != end {
+		t.Errorf("the log ends at %d, want %d", p.LogEndOffset(), end)
+	}
+	if a, b := fileSize(t, first), fileSize(t, second); a != firstSize || b != secondSize {
+		t.Errorf("the files have %d and %d bytes, the logs %d and %d", a, b, firstSize, secondSize)
+	}
+	all := allValues(t, p)
+	if got := all[len(all)-len(values):]; fmt.Sprint(got) != fmt.Sprint(values) {
+		t.Errorf("the last records are %v", got)
+	}
+	quiet(t, h)
+}
+
+func allValues(t testing.TB, p *Partition) []string {
+	t.Helper()
+	return values(t, p, p.LogStartOffset(), ReadUncommitted)
+}
+
+// TestWindowIsCutBehindItsBack: when a page of the window can't be written, here because somebody has cut the file, the append
+// fails as any other does on a bad disk, nothing of it has happened, and the next one works.
+func TestWindowIsCutBehindItsBack(t *testing.T) {
+	t.Parallel()
+	h := mapped(t)
+	p := h.partition("t", relaxed)
+	values := fill(t, p, 0, 50)
+	size := p.SizeBytes()
+	whole := (size + vfs.WindowPage - 1) / vfs.WindowPage * vfs.WindowPage
+	for size < whole-200 { // so that the next batch reaches into a page that has gone
+		put(t, p, records("pad"))
+		values, size = append(values, "pad"), p.SizeBytes()
+	}
+	if err := os.Truncate(activeLog(p), whole); err != nil {
+		t.Fatal(err)
+	}
+	end := p.LogEndOffset()
+	_, err := p.Append(records(strings.Repeat("x", 1000)), AppendOptions{})
+	var fault *vfs.WindowFault
+	if !errors.Is(err, ErrStorage) || !errors.As(err, &fault) || !strings.Contains(err.Error(), activeLog(p)) {
+		t.Fatalf("append: %v", err)
+	}
+	if p.LogEndOffset() != end || p.SizeBytes() != size || fileSize(t, activeLog(p)) != size {
+		t.Errorf("after a failed append the log ends at %d and has %d bytes, its file %d; want %d, %d, %d", p.LogEndOffset(), p.SizeBytes(), fileSize(t, activeLog(p)), end, size, size)
+	}
+	expect(t, p, values...)
+	put(t, p, records("after"))
+	expect(t, p, append(values, "after")...)
+}
+
+// TestNoRoomForAWindow: a disk without room for zeros takes the batch nevertheless, and has nothing else in the file then.
+func TestNoRoomForAWindow(t *testing.T) {
+	t.Parallel()
+	var full atomic.Bool
+	h := mapped(t, func(o *Options) {
+		o.FS = &vfs.Faulty{FS: o.FS, Before: func(op vfs.Op) error {
+			if full.Load() && op.Kind == vfs.OpWrite && op.Len > 4000 && strings.HasSuffix(op.Name, ".log") {
+				return &vfs.ShortWrite{Len: 4000, Err: unix.ENOSPC}
+			}
+			return nil
+		}}
+	})
+	p := h.partition("t", relaxed)
+	full.Store(true)
+	values := fill(t, p, 0, 50)
+	if size := fileSize(t, activeLog(p)); size != p.SizeBytes() || h.s.segments.AheadBytes() != 0 || h.s.segments.MapsInUse() != 0 {
+		t.Errorf("the file has %d bytes, the log %d; %d are held, %d maps", size, p.SizeBytes(), h.s.segments.AheadBytes(), h.s.segments.MapsInUse())
+	}
+	expect(t, p, values...)
+	full.Store(false)
+	values = fill(t, p, 50, 50)
+	if h.s.segments.AheadBytes() == 0 {
+		t.Error("no window when there is room again")
+	}
+	full.Store(true)
+	for p.SizeBytes() < 2*limits.WindowBytes { // to the end of the window, and over it
+		put(t, p, records(strings.Repeat("z", 500)))
+		values = append(values, strings.Repeat("z", 500))
+	}
+	if size := fileSize(t, activeLog(p)); size != p.SizeBytes() || h.s.segments.AheadBytes() != 0 {
+		t.Errorf("at the end the file has %d bytes, the log %d; %d are held", size, p.SizeBytes(), h.s.segments.AheadBytes())
+	}
+	expect(t, p, values...)
+}
+
+// TestWhoGetsAWindow: many small batches in a short time, where commits don't sync; much more of them where they do.
+func TestWhoGetsAWindow(t *testing.T) {
+	t.Parallel()
+	small, large := records("small"), records(strings.Repeat("x", limits.WindowBatchBytes))
+	synced := func(c *Config) { c.FlushMessages = 1 }
+	for _, x := range []struct {
+		name   string
+		config func(*Config)
+		batch  []byte
+		n      int
+		gapMs  int64
+		want   bool
+	}{
+		{"fast", relaxed, small, limits.WindowAfterBatches, limits.WindowAfterMs / limits.WindowAfterBatches, true},
+		{"few", relaxed, small, limits.WindowAfterBatches - 1, 0, false},
+		{"slow", relaxed, small, 5 * limits.WindowAfterBatches, 2 * limits.WindowAfterMs / limits.WindowAfterBatches, false},
+		{"large", relaxed, large, 20, 0, false},
+		{"short-segment", func(c *Config) { relaxed(c); c.SegmentBytes = limits.WindowLeastBytes }, small, 20, 0, false},
+		{"synced", synced, small, 20, 0, false},
+		{"synced-fast", synced, records(strings.Repeat("x", 1000)), 70, 0, true},
+		{"synced-slow", synced, records(strings.Repeat("x", 1000)), 140, 100, false},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			var nowMs atomic.Int64
+			nowMs.Store(1_000_000)
+			h := mapped(t, func(o *Options) { o.Clock = func() time.Time { return time.UnixMilli(nowMs.Load()) } })
+			p := h.partition(x.name, x.config)
+			for range x.n {
+				put(t, p, bytes.Clone(x.batch))
+				nowMs.Add(x.gapMs)
+			}
+			if got := fileSize(t, activeLog(p)) > p.segments.Load().active().SizeBytes.Load(); got != x.want {
+				t.Errorf("has a window: %v, want %v", got, x.want)
+			}
+		})
+	}
+}
+
+// TestNoWindowOnANearlyFullDisk: what is left is for batches.
+func TestNoWindowOnANearlyFullDisk(t *testing.T) {
+	t.Parallel()
+	h := mapped(t, func(o *Options) { o.FS = nearlyFull{vfs.OS} })
+	p := h.partition("t", relaxed)
+	expect(t, p, fill(t, p, 0, 50)...)
+	if h.s.segments.AheadBytes() != 0 {
+		t.Error("there is one")
+	}
+}
+
+type nearlyFull struct{ vfs.FS }
+
+func (nearlyFull) Usage(string) (totalBytes, usableBytes int64, err error) {
+	return 100 << 30, 1 << 30, nil
+}
