@@ -221,18 +221,18 @@ func requestRows(name string, calls map[string]int64, times float64) []guardRow 
 		each := float64(n) / times
 		switch {
 		case slices.Contains(waiting, call):
-			wait.add(call, each)
+			count(&wait, call, each)
 		case each < 1.0/seldom:
-			beside.add(call, each)
+			count(&beside, call, each)
 		default:
-			work.add(call, each)
+			count(&work, call, each)
 		}
 	}
 	return []guardRow{work, beside, wait}
 }
 
-// add counts a call.
-func (r *guardRow) add(call string, each float64) {
+// count adds a call to a row.
+func count(r *guardRow, call string, each float64) {
 	if r.Value += each; each >= 0.005 {
 		if r.Detail == nil {
 			r.Detail = map[string]float64{}
@@ -247,9 +247,9 @@ func volumeRows(name string, calls map[string]int64, gigabytes float64) []guardR
 	wait := guardRow{Row: "syscalls to wait, " + name, Unit: "calls/GB", Relative: 1, Absolute: waitsPerGB}
 	for call, n := range calls {
 		if slices.Contains(waiting, call) {
-			wait.add(call, float64(n)/gigabytes)
+			count(&wait, call, float64(n)/gigabytes)
 		} else {
-			work.add(call, float64(n)/gigabytes)
+			count(&work, call, float64(n)/gigabytes)
 		}
 	}
 	return []guardRow{work, wait}
@@ -281,7 +281,7 @@ func timeGate(o guardOptions) ([]guardRow, error) {
 	const confidence = 0.95
 	low, high := bootstrap(ratios, confidence)
 	middle := median(ratios)
-	return []guardRow{{Row: "CPU of a byte, ratio to the raw loop", Unit: "1", Value: low, Relative: 0.15, baseline: middle,
+	return []guardRow{{Row: "CPU of a byte, ratio to the raw loop", Unit: "1", Value: low, Relative: 0.15, Typical: middle,
 		Note: fmt.Sprintf("median %.3f, %.0f %% of bootstrapped medians of %d pairs lie in %.3f to %.3f; the low end is compared", middle, 100*confidence, len(ratios), low, high)}}, nil
 }
 

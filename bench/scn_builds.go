@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"kaas/bench/goals"
@@ -25,7 +26,8 @@ var microPackages = [][2]string{
 
 const microLimit = 2 * time.Minute // of one package, most of it for the compiler
 
-var benchmarkLine = regexp.MustCompile(`^(Benchmark\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
+// benchmarkLine is compiled when it is wanted, not at each start of the broker.
+var benchmarkLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(Benchmark\S+?)(?:-\d+)?\s+\d+\s+(.*)$`) })
 
 // micro runs Go benchmarks; it needs the repository and the Go tool.
 func micro(_ options, out io.Writer) (figures []figure, err error) {
@@ -57,7 +59,7 @@ func parseBenchmarks(scenario, side, text string) (figures []figure) {
 	var order []key
 	values := map[key][]float64{}
 	for line := range strings.Lines(text) {
-		match := benchmarkLine.FindStringSubmatch(strings.TrimSpace(line))
+		match := benchmarkLine().FindStringSubmatch(strings.TrimSpace(line))
 		if match == nil {
 			continue
 		}

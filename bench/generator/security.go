@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/magiconair/properties"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -25,11 +26,9 @@ type security struct {
 	mechanism sasl.Mechanism
 }
 
-// securityKeys are those that readSecurity answers for; the others of a file are left to whom they concern.
-var securityKeys = regexp.MustCompile(`^(security|sasl|ssl)\.`)
-
-// jaasOption finds the options of a login module: name="value", where \ escapes.
-var jaasOption = regexp.MustCompile(`(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"`)
+// jaasOption finds the options of a login module: name="value", where \ escapes. It is compiled when it is wanted: the broker is the
+// same program, and what is compiled at its start is in its memory.
+var jaasOption = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"`) })
 
 // readSecurity reads the security.*, sasl.* and ssl.* keys of a file for
 // Kafka's own tools (--command-config). What it can't obey is an error: a load
@@ -58,7 +57,8 @@ func readSecurity(path string) (s security, err error) {
 	keystore, keyKind := take("ssl.keystore.location", ""), take("ssl.keystore.type", "PEM")
 	identification := take("ssl.endpoint.identification.algorithm", "https")
 	for key := range values {
-		if securityKeys.MatchString(key) {
+		// The other keys of a file are left to whom they concern.
+		if strings.HasPrefix(key, "security.") || strings.HasPrefix(key, "sasl.") || strings.HasPrefix(key, "ssl.") {
 			return s, fmt.Errorf("--command-config %s: %s is not supported", path, key)
 		}
 	}
@@ -129,7 +129,7 @@ func showing(config *tls.Config, keystore, kind string) error {
 
 func clientSASL(mechanism, jaas string) (sasl.Mechanism, error) {
 	options := map[string]string{}
-	for _, match := range jaasOption.FindAllStringSubmatch(jaas, -1) {
+	for _, match := range jaasOption().FindAllStringSubmatch(jaas, -1) {
 		options[match[1]] = strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(match[2])
 	}
 	user, password := options["username"], options["password"]
