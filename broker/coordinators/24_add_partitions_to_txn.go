@@ -47,6 +47,7 @@ type addTransaction struct {
 	verifyOnly bool
 	partitions []TopicPartition
 	codes      []int16
+	bare       []string // topics that were named without a partition
 }
 
 func (x *addTransaction) fail(code int16) {
@@ -76,6 +77,9 @@ func addTransactions(request *kmsg.AddPartitionsToTxnRequest) []addTransaction {
 }
 
 func (x *addTransaction) add(topic string, partitions []int32) {
+	if len(partitions) == 0 {
+		x.bare = append(x.bare, topic)
+	}
 	for _, p := range partitions {
 		x.partitions, x.codes = append(x.partitions, TopicPartition{Topic: topic, Partition: p}), append(x.codes, 0)
 	}
@@ -93,6 +97,11 @@ func addResponse(version int16, transactions []addTransaction) *kmsg.AddPartitio
 			}
 			last := &answer.Topics[len(answer.Topics)-1]
 			last.Partitions = append(last.Partitions, kmsg.AddPartitionsToTxnResponseTransactionTopicPartition{Partition: p.Partition, ErrorCode: x.codes[j]})
+		}
+		if !x.verifyOnly {
+			for _, topic := range x.bare {
+				answer.Topics = append(answer.Topics, kmsg.AddPartitionsToTxnResponseTransactionTopic{Topic: topic})
+			}
 		}
 		response.Transactions = append(response.Transactions, answer)
 	}
