@@ -123,7 +123,7 @@ nightly: build
 	KAAS_SEED=random $(GO) test -count=4 -timeout 1h -run 'TestConsumerSimulation|TestSimulation$$' ./group ./broker/coordinators
 	KAAS_BIN=$(abspath kaas) $(GO) test -tags e2e -count=20 -timeout 2h ./e2e -run TestLogAsKafkas -cleaner.steps=400
 	KAAS_E2E_LONG=1 KAAS_BIN=$(abspath kaas) $(GO) test -tags e2e -count=1 -parallel 8 -timeout 10m -v ./e2e -run TestDeadlinesAsKafka
-	KAAS_E2E_LONG=1 KAAS_BIN=$(abspath kaas) $(GO) test -tags e2e -count=1 -timeout 1h -v ./e2e -run TestRandomGroupsAsKafka
+	KAAS_E2E_LONG=1 KAAS_BIN=$(abspath kaas) $(GO) test -tags e2e -count=1 -timeout 1h -v ./e2e -run 'TestRandom(Groups|Transactions)AsKafka'
 	KAAS_BIN=$(abspath kaas) $(GO) test -tags e2e -count=1 -v ./e2e -run TestColdReadsStallNoLoop -cold.backlog=1000000000 -cold.memory=200000000 # root, perf
 
 clean:

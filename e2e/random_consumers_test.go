@@ -89,7 +89,7 @@ func heartbeatSomehow(w *randomWalk, a *actor, which whose) error {
 // which its epoch rises by each heartbeat: in a walk all who vote want the same.
 func (w *randomWalk) sayAll(q *kmsg.ConsumerGroupHeartbeatRequest) {
 	r := w.random
-	q.RebalanceTimeoutMillis = pick(r, int32(45_000), 45_000, 45_000, 45_000, -1)
+	q.RebalanceTimeoutMillis = pick(r, int32(walkTimeoutMs), walkTimeoutMs, walkTimeoutMs, walkTimeoutMs, -1)
 	q.SubscribedTopicNames = pick(r, []string{w.topic}, []string{w.topic}, []string{w.topic}, []string{w.topic, w.topics[1].topic}, []string{"nowhere"})
 	if w.alike != nil {
 		q.SubscribedTopicNames = w.alike
