@@ -202,10 +202,28 @@ func leaveSomehow(w *randomWalk, a *actor) error {
 			}
 		}
 		return q
-	}); err != nil || !unused {
+	}); err != nil {
+		return err
+	}
+	if err := w.emptied(); err != nil || !unused {
 		return err
 	}
 	return w.sameState("known: an id is given back that was not used; with Kafka the others rebalance")
+}
+
+// emptied ends the walk where nobody is left but who was handed an id: Kafka's rebalance
+// waits for it, that of kaas is over.
+func (w *randomWalk) emptied() error {
+	q := kmsg.NewPtrDescribeGroupsRequest()
+	q.Version, q.Groups = 5, []string{w.group}
+	r, err := w.at(1, q)
+	if err != nil {
+		return fmt.Errorf("%s does not answer: %w", sides[1], err)
+	}
+	if g := r.(*kmsg.DescribeGroupsResponse).Groups[0]; g.State == "PreparingRebalance" && len(g.Members) == 0 {
+		return w.sameState("known: only an id that was handed out is left")
+	}
+	return nil
 }
 
 // lookOperations ask about the group, or forget it.
@@ -283,20 +301,29 @@ func (w *randomWalk) learnJoin(side int, a *actor, r *kmsg.JoinGroupResponse) {
 	}
 }
 
-// joinedTwice is the second deliberate difference: of two joins of one member that wait
-// Kafka never answers the first, kaas says REBALANCE_IN_PROGRESS.
-func (w *randomWalk) joinedTwice(a *actor) bool {
-	first, ok := a.waits.requests[0].(*kmsg.JoinGroupRequest)
-	if !ok || a.answers[0].(*kmsg.JoinGroupResponse).ErrorCode != 27 {
-		return false
+// askedTwice is the second deliberate difference: of two joins, or syncs, of one member
+// that wait Kafka never answers the first, kaas says REBALANCE_IN_PROGRESS.
+func (w *randomWalk) askedTwice(a *actor) bool {
+	first, code := waitingMember(a.waits.requests[0]), int16(0)
+	switch r := a.answers[0].(type) {
+	case *kmsg.JoinGroupResponse:
+		code = r.ErrorCode
+	case *kmsg.SyncGroupResponse:
+		code = r.ErrorCode
 	}
-	return slices.ContainsFunc(w.actors, func(b *actor) bool {
-		if b == a || b.waits == nil {
-			return false
-		}
-		second, ok := b.waits.requests[0].(*kmsg.JoinGroupRequest)
-		return ok && second.MemberID == first.MemberID
+	return first != "" && code == 27 && slices.ContainsFunc(w.actors, func(b *actor) bool {
+		return b != a && b.waits != nil && waitingMember(b.waits.requests[0]) == first && b.waits.requests[0].Key() == a.waits.requests[0].Key()
 	})
+}
+
+func waitingMember(request kmsg.Request) string {
+	switch q := request.(type) {
+	case *kmsg.JoinGroupRequest:
+		return q.MemberID
+	case *kmsg.SyncGroupRequest:
+		return q.MemberID
+	}
+	return ""
 }
 
 // incomparable says why answers may differ: "" when they may not.

@@ -359,8 +359,8 @@ func (w *randomWalk) poll(a *actor, within time.Duration) error {
 	case a.answers[0] == nil:
 		return fmt.Errorf("%s: only Kafka answers: %s", a.waits.what, w.text(1, a.answers[1]))
 	case a.answers[1] == nil:
-		if w.joinedTwice(a) {
-			return errEnd{"known: of two joins of a member that wait, kaas answers the first"}
+		if w.askedTwice(a) {
+			return errEnd{"known: of two requests of a member that wait, kaas answers the first"}
 		}
 		return fmt.Errorf("%s: only kaas answers: %s", a.waits.what, w.text(0, a.answers[0]))
 	}
