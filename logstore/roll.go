@@ -97,7 +97,7 @@ func (p *Partition) roll(nowMs int64) (*segment.Segment, error) {
 	}
 	spare := p.spare
 	p.spare, p.spareWanted = nil, false
-	f, err := p.store.segments.NextFile(spare, g)
+	f, err := p.store.segments.NextFile(spare, g, old)
 	if err != nil {
 		return nil, err
 	}

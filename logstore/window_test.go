@@ -89,12 +89,6 @@ func TestMappedAppends(t *testing.T) {
 	for activeLog(p) == first { // rolls
 		put(t, p, records(strings.Repeat("y", 1000)))
 	}
-	eventually(t, func() error {
-		if file, log := fileSize(t, first), p.segments.Load().all[0].SizeBytes.Load(); file != log || h.s.segments.AheadBytes() > 0 {
-			return fmt.Errorf("the sealed file has %d bytes, the log %d", file, log)
-		}
-		return nil
-	})
 	fill(t, p, 0, 100)
 	second := activeLog(p)
 	atRest := func() bool { return fileSize(t, second) == p.segments.Load().active().SizeBytes.Load() }
@@ -126,6 +120,23 @@ func TestMappedAppends(t *testing.T) {
 		t.Errorf("%d maps of a store that has just opened", maps)
 	}
 	quiet(t, h)
+}
+
+// TestFilesEndAtTheRoll: an earlier release, or Kafka, that starts after a crash takes zeros at the end of a segment that is not the
+// last for damage, and removes what comes behind them. So there are none from the moment when the next segment is there.
+func TestFilesEndAtTheRoll(t *testing.T) {
+	t.Parallel()
+	h := mapped(t, func(o *Options) { o.windows = eagerWindows() })
+	p := h.partition("rolls", relaxed, func(c *Config) { c.SegmentBytes = 5000 })
+	for len(p.segments.Load().all) < 10 {
+		put(t, p, records("value"))
+		all := p.segments.Load().all
+		for i, g := range all[:len(all)-1] {
+			if size := fileSize(t, g.Path(".log")); size != g.SizeBytes.Load() {
+				t.Fatalf("segment %d of %d is sealed, has %d bytes, and its file %d", i, len(all), g.SizeBytes.Load(), size)
+			}
+		}
+	}
 }
 
 // quiet fails when something was repaired, or went wrong.

@@ -89,7 +89,9 @@ const (
 	WindowQuickMs      = 2_000
 	WindowLeastBytes   = 16 << 10
 	WindowRestBytes    = 8 << 10
-	WindowMemoryShare  = 16
+	// A batch each WindowStaleMs is written by a system call.
+	WindowMemoryShare = 16
+	WindowStaleMs     = 1_000
 	// UnlinkStepBytes: a deleted segment shrinks by so much at a time before its name goes, because a file system that frees
 	// (and discards) a gigabyte in one step keeps commits waiting.
 	UnlinkStepBytes = 32 << 20

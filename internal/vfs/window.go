@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"runtime/debug"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -9,12 +10,12 @@ import (
 // Window is a part of a file that is mapped to be written; the zero value is none. What is written to it the file has, like
 // after WriteAt: reads see it, Datasync makes it durable, and it outlives the process. One goroutine at a time has it.
 //
-// A write takes no system call, which is the point, and so it can't fail like one either: when the disk has no room for a page,
-// does not answer, or somebody has cut the file, the processor faults. That is an error here, and any part of the write may have
-// been made.
+// A write is a copy, which is the point, and so it can't fail like a system call: when the disk does not answer, or somebody has cut
+// the file, there is no page to write to. That is an error here, and any part of the write may have been made.
 type Window struct {
 	mem     []byte
 	from    int64
+	fd      int
 	through windowHook
 }
 
@@ -44,7 +45,7 @@ func (f *osFile) mapWindow(from, to int64) (Window, error) {
 	if err != nil {
 		return Window{}, f.fail("mmap", err)
 	}
-	return Window{mem: b, from: from}, nil
+	return Window{mem: b, from: from, fd: f.fd}, nil
 }
 
 // Through lets a hook see every write, before the hooks that are there.
@@ -75,12 +76,33 @@ func (w *Window) WriteAt(p []byte, off int64) error {
 	return w.write(p, off)
 }
 
-func (w *Window) write(p []byte, off int64) error { return copyGuarded(w.mem[off-w.from:], p) }
+// write asks the file system first, by a write of no bytes, and then copies. A page that was written back since it was written to last
+// has to be made writable by the file system, which waits while that is frozen. A thread that waits so in a system call gives its
+// scheduling slot away; one that faults keeps it, and the next collection of garbage would wait for it, and everything with that. Nor
+// may the kernel be made to fault instead: it would wait with the lock of the address space.
+func (w *Window) write(p []byte, off int64) error {
+	for {
+		_, _, errno := unix.Syscall6(unix.SYS_PWRITE64, uintptr(w.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), 0, uintptr(off), 0, 0)
+		if errno == 0 {
+			return copyGuarded(w.mem[off-w.from:], p)
+		}
+		if errno != unix.EINTR {
+			return errno
+		}
+	}
+}
+
+// Populate makes the part of a window that the file has writable, [from, to), so that no write has to.
+func (w *Window) Populate(from, to int64) error {
+	from &^= WindowPage - 1
+	return unix.Madvise(w.mem[from-w.from:to-w.from], unix.MADV_POPULATE_WRITE)
+}
 
 // WindowFault is a write to a window that the processor could not make.
 type WindowFault struct{ cause error }
 
 func (e *WindowFault) Error() string { return "write to mapped memory: " + e.cause.Error() }
+func (e *WindowFault) Unwrap() error { return e.cause }
 
 // copyGuarded copies, and returns a fault as an error.
 func copyGuarded(to, from []byte) (err error) {

@@ -140,6 +140,16 @@ func (g *Segment) FreeAhead() error {
 	return nil
 }
 
+// endWindow lets the file end where the log does before the segment is sealed: a recovery by an earlier release, or by Kafka, takes zeros
+// at the end of a segment for damage, and what comes behind them away. Caller: Partition.mu.
+func (g *Segment) endWindow() error {
+	f, err := g.Open()
+	if err == nil {
+		err = errors.Join(g.unmapWindow(), g.cut(f, g.SizeBytes.Load()))
+	}
+	return err
+}
+
 // GiveBackAhead does it for an active segment that has hardly grown since the last call, or in any case; it gets more when it
 // grows again. Caller: Partition.mu, without which an append could stand where the file is cut.
 //

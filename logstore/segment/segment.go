@@ -92,7 +92,7 @@ type Segment struct {
 	reindexed  atomic.Bool // the index was made anew: its files hold nothing of it
 	unreadable atomic.Bool // a try to make it anew has failed
 
-	_ [40]byte // to a multiple of 64: what an append touches begins with a cache line.
+	_ [24]byte // to a multiple of 64: what an append touches begins with a cache line.
 }
 
 type openFile struct {
@@ -304,8 +304,10 @@ func (g *Segment) Sync() error {
 		return err
 	}
 	g.endUnsynced.Store(false)
+	g.window.synced.Store(true)
 	if err := f.Datasync(); err != nil {
 		return err
 	}
+	g.window.synced.Store(true) // an append between may have been before the write-back
 	return g.SyncTxnIndex()
 }

@@ -38,9 +38,13 @@ func (e *Env) DropSpare(s *Spare) {
 	}
 }
 
-// NextFile is the file of the new segment g; s may be nil. It gets its name at once: what a producer with acks=1 was told must
+// NextFile is the file of the new segment g, and ends that of old; s may be nil. It gets its name at once: what a producer with acks=1 was told must
 // outlive the process, and a start removes files without a name.
-func (e *Env) NextFile(s *Spare, g *Segment) (vfs.File, error) {
+func (e *Env) NextFile(s *Spare, g, old *Segment) (vfs.File, error) {
+	if err := old.endWindow(); err != nil {
+		e.DropSpare(s)
+		return nil, err
+	}
 	if s == nil {
 		return e.fs.OpenFile(g.Path(layout.LogSuffix), vfs.Create|vfs.Truncate)
 	}

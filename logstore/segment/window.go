@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -16,8 +17,8 @@ import (
 // saves each of them a system call, and most of what a file system does for one (docs/design/mapped-appends.md).
 //
 // The end of the log is SizeBytes, as ever; only the file is longer. Nobody looks behind SizeBytes but a recovery, which takes
-// zeros there for what they are. The file ends where the log does again when the segment is sealed (before a recovery may trust it),
-// when its log rests, at a clean stop, and after a failed write. Nothing is mapped when the file is cut.
+// zeros there for what they are. The file ends where the log does again before the segment is sealed, when its
+// log rests, at a clean stop, and after a failed write. Nothing is mapped when the file is cut.
 //
 // The zeros are written by who appends, in one piece: they are real pages and real space, so that a disk is found full by that
 // write and not by a fault, and the page cache takes them in the largest folios that it has.
@@ -25,10 +26,12 @@ import (
 // window is a segment's. Owner: Partition.mu, or whoever has the segment when nobody appends any more.
 type window struct {
 	vfs.Window
-	zeroTo  int64 // the file is so long at least, with zeros from SizeBytes on; 0: not known
-	long    bool  // the file may be longer than the log
-	counted bool  // in Env.windows and Env.maps
-	refused bool  // the file system does not want to
+	zeroTo  int64       // the file is so long at least, with zeros from SizeBytes on; 0: not known
+	long    bool        // the file may be longer than the log
+	counted bool        // in Env.windows and Env.maps
+	refused bool        // the file system does not want to
+	synced  atomic.Bool // since a batch was written by a system call; whoever syncs sets it
+	askedMs int64       // when that was
 	pace    pace
 }
 
@@ -57,18 +60,31 @@ type Appending struct {
 	NowMs        int64
 }
 
-// Write writes b at the end, which stays where it is. After an error TakeBack. Caller: Partition.mu.
+// Write writes b at the end, which stays where it is. Now and then, and after each sync, a batch is written by a system call although
+// there is a window: its page was perhaps written back, and what the file system has to do for that may take long
+// (vfs.Window). After an error TakeBack. Caller: Partition.mu.
 func (g *Segment) Write(f vfs.File, b []byte, at int64, a *Appending) error {
 	w := &g.window
 	end := at + int64(len(b))
-	if (end > w.zeroTo || !w.Covers(at, end)) && !(g.wantsWindow(len(b), at, a) && g.moveWindow(f, at, end, a.NowMs)) {
-		_, err := f.WriteAt(b, at)
-		return err
+	if end <= w.zeroTo && w.Covers(at, end) {
+		if w.synced.Load() || a.NowMs-w.askedMs > limits.WindowStaleMs {
+			w.synced.Store(false)
+			return g.writePlain(f, b, at, a.NowMs)
+		}
+	} else if !g.wantsWindow(len(b), at, a) || !g.moveWindow(f, at, end, a.NowMs) {
+		return g.writePlain(f, b, at, a.NowMs)
 	}
 	if err := w.WriteAt(b, at); err != nil {
 		return fmt.Errorf("%s: %w", g.Path(layout.LogSuffix), err)
 	}
 	return nil
+}
+
+// writePlain writes by a system call.
+func (g *Segment) writePlain(f vfs.File, b []byte, at, nowMs int64) error {
+	g.window.askedMs = nowMs
+	_, err := f.WriteAt(b, at)
+	return err
 }
 
 // wantsWindow decides for a batch that lies in none.
@@ -114,7 +130,7 @@ func (g *Segment) moveWindow(f vfs.File, at, end, nowMs int64) bool {
 			return false
 		}
 	}
-	w.pace.madeMs = nowMs
+	w.pace.madeMs, w.askedMs = nowMs, nowMs
 	w.long = true
 	for from := max(w.zeroTo, at); from < to; {
 		n := min(to-from, int64(len(zeros)), bytes-from%bytes)
@@ -126,6 +142,9 @@ func (g *Segment) moveWindow(f vfs.File, at, end, nowMs int64) bool {
 		}
 		from += n
 		w.zeroTo = from
+	}
+	if err := w.Populate(at, to); err != nil && !errors.Is(err, unix.EINVAL) { // Linux before 5.14: a fault each page
+		g.env.logger.Debug("window not populated", "file", g.Path(layout.LogSuffix), "error", err)
 	}
 	return true
 }
