@@ -3,6 +3,7 @@ package vfs
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -182,14 +183,27 @@ func (osFS) Lock(name string) (Lock, error) {
 		pid, _ := strconv.Atoi(strings.TrimSpace(string(buf[:n])))
 		return nil, &LockedError{Name: name, PID: pid}
 	}
-	err = f.Truncate(0)
-	if err == nil {
-		_, err = f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
-	}
-	if err != nil {
+	if err := writePID(f, os.Getpid()); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return &osLock{f}, nil
+}
+
+// writePID writes who has the lock, over what stands there: a start on a full disk has the block of an earlier one. It goes on without
+// where there is none, as the name is only for a message.
+func writePID(f interface {
+	io.WriterAt
+	Truncate(size int64) error
+}, pid int) error {
+	text := fmt.Appendf(nil, "%d\n", pid)
+	_, err := f.WriteAt(text, 0)
+	switch {
+	case IsFull(err):
+		return f.Truncate(0)
+	case err != nil:
+		return err
+	}
+	return f.Truncate(int64(len(text)))
 }
 
 func (l *osLock) Unlock() error { return l.f.Close() }

@@ -242,3 +242,37 @@ func TestErrorsNameTheFileAsItIsCalledNow(t *testing.T) {
 	}
 	named(at("a/spare")) // closed: its number may be another file's
 }
+
+// fullFile is a file on a full disk, which has a block or not.
+type fullFile struct {
+	block   bool
+	content string
+}
+
+func (f *fullFile) WriteAt(p []byte, at int64) (int, error) {
+	if !f.block {
+		return 0, unix.ENOSPC
+	}
+	f.content = f.content[:at] + string(p) + f.content[min(int(at)+len(p), len(f.content)):]
+	return len(p), nil
+}
+
+func (f *fullFile) Truncate(size int64) error {
+	f.block = f.block && size > 0 // a full disk has another use for it
+	f.content = f.content[:size]
+	return nil
+}
+
+// A start after a crash finds the disk as full as it was.
+func TestLockOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		block         bool
+		before, after string
+	}{{true, "1234567\n", "42\n"}, {true, "7\n", "42\n"}, {false, "", ""}} {
+		f := &fullFile{c.block, c.before}
+		if err := writePID(f, 42); err != nil || f.content != c.after {
+			t.Errorf("%q became %q, %v; want %q", c.before, f.content, err, c.after)
+		}
+	}
+}
