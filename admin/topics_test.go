@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -150,11 +151,16 @@ func TestCreateTopicsRefusedByReconciler(t *testing.T) {
 	// A manifest that claims the name but is itself refused, so that no topic of
 	// that name is served.
 	older := meta.NewKafkaTopic("claimed")
-	older.Metadata.Name = "an-older-one" // before the other one also within a millisecond
+	older.Metadata.Name = "an-older-one"
 	older.Spec.TopicName = "claimed"
 	older.Spec.Config = map[string]any{"no.such": 1}
-	if _, err := h.store.Create(t.Context(), older); err != nil {
+	created, err := h.store.Create(t.Context(), older)
+	if err != nil {
 		t.Fatal(err)
+	}
+	// Within one millisecond they are of one age, and then the topic's own name is first.
+	for !time.Now().Truncate(time.Millisecond).After(created.Meta().CreationTimestamp) {
+		runtime.Gosched()
 	}
 	result := h.create(7, false, newTopicRequest("claimed", 1))[0]
 	if result.ErrorCode != 36 || !strings.Contains(text(result.ErrorMessage), "older") {
