@@ -311,3 +311,67 @@ type nearlyFull struct{ vfs.FS }
 func (nearlyFull) Usage(string) (totalBytes, usableBytes int64, err error) {
 	return 100 << 30, 1 << 30, nil
 }
+
+// TestWindowsAskNowAndThen: a batch is written by a system call although there is a window when the page may have been written back:
+// a second after the last such batch, after a sync, and when the clock has jumped.
+func TestWindowsAskNowAndThen(t *testing.T) {
+	t.Parallel()
+	var nowMs, asked atomic.Int64
+	nowMs.Store(1_000_000)
+	h := mapped(t, func(o *Options) {
+		o.Clock = func() time.Time { return time.UnixMilli(nowMs.Load()) }
+		o.FS = countingWrites{o.FS, &asked}
+	})
+	p := h.partition("t", relaxed)
+	values := fill(t, p, 0, 20)
+	sync := func() {
+		if err := p.segments.Load().active().Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nothing := func() {}
+	after := func(ms int64) func() { return func() { nowMs.Add(ms) } }
+	for i, x := range []struct {
+		meanwhile func()
+		want      int64
+	}{
+		{nothing, 0}, {after(limits.WindowStaleMs), 0}, {after(1), 1}, {nothing, 0}, {after(limits.WindowStaleMs), 0},
+		{sync, 1}, {nothing, 0}, {after(-10_000), 1}, {nothing, 0},
+	} {
+		x.meanwhile()
+		before := asked.Load()
+		value := fmt.Sprint("step-", i)
+		put(t, p, records(value))
+		values = append(values, value)
+		if got := asked.Load() - before; got != x.want {
+			t.Errorf("step %d: %d system calls wrote a batch, want %d", i, got, x.want)
+		}
+	}
+	expect(t, p, values...)
+}
+
+// countingWrites counts what is written to logs, but for zeros, and not through a window.
+type countingWrites struct {
+	vfs.FS
+	writes *atomic.Int64
+}
+
+type countedFile struct {
+	vfs.File
+	writes *atomic.Int64
+}
+
+func (c countingWrites) OpenFile(name string, flag vfs.Flag) (vfs.File, error) {
+	f, err := c.FS.OpenFile(name, flag)
+	if err == nil && strings.HasSuffix(name, ".log") {
+		f = countedFile{f, c.writes}
+	}
+	return f, err
+}
+
+func (c countedFile) WriteAt(p []byte, off int64) (int, error) {
+	if len(bytes.Trim(p, "\x00")) > 0 {
+		c.writes.Add(1)
+	}
+	return c.File.WriteAt(p, off)
+}

@@ -79,7 +79,7 @@ const (
 	// WindowDurableMs. One that fills a window within WindowQuickMs is mapped WindowMapBytes at a time. A segment with less
 	// than WindowLeastBytes to go gets none, and a log that grew by less than WindowRestBytes between two checkpoints gives
 	// it back. All windows together are bounded as space ahead is, and by one part in WindowMemoryShare of the memory that
-	// the process may take: they are dirty pages.
+	// the process may take: they are dirty pages. A batch each WindowStaleMs is written by a system call all the same.
 	WindowBytes        = 64 << 10
 	WindowMapBytes     = 1 << 20
 	WindowBatchBytes   = 16 << 10
@@ -89,9 +89,8 @@ const (
 	WindowQuickMs      = 2_000
 	WindowLeastBytes   = 16 << 10
 	WindowRestBytes    = 8 << 10
-	// A batch each WindowStaleMs is written by a system call.
-	WindowMemoryShare = 16
-	WindowStaleMs     = 1_000
+	WindowMemoryShare  = 16
+	WindowStaleMs      = 1_000
 	// UnlinkStepBytes: a deleted segment shrinks by so much at a time before its name goes, because a file system that frees
 	// (and discards) a gigabyte in one step keeps commits waiting.
 	UnlinkStepBytes = 32 << 20

@@ -109,13 +109,18 @@ type faultyFile struct {
 }
 
 func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
+	return f.write(p, off, f.File.WriteAt)
+}
+
+// write asks the hook before each write, by whatever way.
+func (f *faultyFile) write(p []byte, off int64, write func(p []byte, off int64) (int, error)) (int, error) {
 	err := f.f.before(Op{Kind: OpWrite, Name: f.name, Offset: off, Len: len(p)})
 	if err == nil {
-		return f.File.WriteAt(p, off)
+		return write(p, off)
 	}
 	n := 0
 	if short, ok := err.(*ShortWrite); ok {
-		n, _ = f.File.WriteAt(p[:min(short.Len, len(p))], off) // the injected error is the one to report
+		n, _ = write(p[:min(short.Len, len(p))], off) // the injected error is the one to report
 	}
 	return n, pathError("pwrite", f.name, err)
 }
@@ -141,14 +146,8 @@ func (f *faultyFile) MapWindow(from, to int64) (Window, error) {
 	}
 	w, err := f.File.MapWindow(from, to)
 	w.Through(func(p []byte, off int64, write func(p []byte, off int64) error) error {
-		err := f.f.before(Op{Kind: OpWrite, Name: f.name, Offset: off, Len: len(p)})
-		if err == nil {
-			return write(p, off)
-		}
-		if short, ok := err.(*ShortWrite); ok {
-			_ = write(p[:min(short.Len, len(p))], off) // the injected error is the one to report
-		}
-		return pathError("write", f.name, err)
+		_, err := f.write(p, off, func(p []byte, off int64) (int, error) { return len(p), write(p, off) })
+		return err
 	})
 	return w, err
 }

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"fmt"
 	"runtime/debug"
 	"unsafe"
 
@@ -99,10 +100,11 @@ func (w *Window) Populate(from, to int64) error {
 }
 
 // WindowFault is a write to a window that the processor could not make.
-type WindowFault struct{ cause error }
+type WindowFault struct{ at uintptr }
 
-func (e *WindowFault) Error() string { return "write to mapped memory: " + e.cause.Error() }
-func (e *WindowFault) Unwrap() error { return e.cause }
+func (e *WindowFault) Error() string {
+	return fmt.Sprintf("a page of the mapped file can't be written to (fault at %#x): its disk fails, or somebody has cut the file", e.at)
+}
 
 // copyGuarded copies, and returns a fault as an error.
 func copyGuarded(to, from []byte) (err error) {
@@ -117,7 +119,7 @@ func copyGuarded(to, from []byte) (err error) {
 			if !ok {
 				panic(cause) // a bug
 			}
-			err = &WindowFault{fault}
+			err = &WindowFault{fault.Addr()}
 		}
 	}()
 	copy(to, from)

@@ -81,6 +81,20 @@ func TestWindowFault(t *testing.T) {
 	}
 }
 
+// TestWindowAsksTheFileSystemFirst: a write begins with a system call, where it may wait.
+func TestWindowAsksTheFileSystemFirst(t *testing.T) {
+	t.Parallel()
+	f, w := windowOn(t, OS, filepath.Join(t.TempDir(), "f"))
+	w.fd = -1
+	if err := w.WriteAt([]byte("lost"), 0); !errors.Is(err, unix.EBADF) {
+		t.Errorf("a write that can't ask: %v", err)
+	}
+	got := make([]byte, 4)
+	if _, err := f.ReadAt(got, 0); err != nil || string(got) != "\x00\x00\x00\x00" {
+		t.Errorf("read %q, %v", got, err)
+	}
+}
+
 // TestWindowGuardIsForFaults: a bug is not taken for a fault.
 func TestWindowGuardIsForFaults(t *testing.T) {
 	t.Parallel()

@@ -67,7 +67,8 @@ func (g *Segment) Write(f vfs.File, b []byte, at int64, a *Appending) error {
 	w := &g.window
 	end := at + int64(len(b))
 	if end <= w.zeroTo && w.Covers(at, end) {
-		if w.synced.Load() || a.NowMs-w.askedMs > limits.WindowStaleMs {
+		since := a.NowMs - w.askedMs
+		if w.synced.Load() || since > limits.WindowStaleMs || since < 0 { // the clock may jump
 			w.synced.Store(false)
 			return g.writePlain(f, b, at, a.NowMs)
 		}
