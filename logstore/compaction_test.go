@@ -208,6 +208,9 @@ func TestUncleanable(t *testing.T) {
 	if p.Uncleanable() || h.s.compactor.cleanFilthiest() || !p.Uncleanable() || h.s.compactor.cleanFilthiest() {
 		t.Error("a damaged log was compacted, or is not said to be uncleanable")
 	}
+	if logs := h.logs.String(); !strings.Contains(logs, "level=ERROR") || !strings.Contains(logs, name) {
+		t.Errorf("the log does not name %s: %s", name, logs)
+	}
 	if c := h.s.Counters(); c.CleanerRounds.Load() != 0 || c.CleanerReadBytes.Load() == 0 {
 		t.Errorf("%d rounds, %d bytes read", c.CleanerRounds.Load(), c.CleanerReadBytes.Load())
 	}

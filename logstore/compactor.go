@@ -146,6 +146,7 @@ func (c *compactor) cleanFilthiest() bool {
 		return true // another thread was faster
 	}
 	err := best.clean(ctx, c, bestPlan)
+	cancelled := ctx.Err() != nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	best.cleanState.cancel()
@@ -153,7 +154,7 @@ func (c *compactor) cleanFilthiest() bool {
 	best.cleanState.uncleanable.Store(cleaner.Unreadable(err))
 	c.left.Broadcast()
 	switch {
-	case err == nil || ctx.Err() != nil || errors.Is(err, ErrClosed):
+	case err == nil || cancelled || errors.Is(err, ErrClosed):
 	case best.Uncleanable():
 		c.store.logger.Error("log not compacted any more until the next start", "topic", best.topic, "partition", best.id, "error", err)
 	default:
