@@ -205,12 +205,10 @@ func (p *Partition) plan(config *Config, list *segmentList) (cleaner.Plan, error
 		NowMs: p.store.nowMs(), MinCompactionLagMs: config.MinCompactionLagMs, MaxCompactionLagMs: config.MaxCompactionLagMs,
 		MinCleanableDirtyRatio: config.MinCleanableDirtyRatio,
 	}
-	for _, g := range list.all {
+	for g := range p.held(list.all[0].BaseOffset) { // one that gave way to another of the same files has the same times
 		s := cleaner.Segment{BaseOffset: g.BaseOffset, EndOffset: g.EndOffset.Load(), SizeBytes: g.SizeBytes.Load(), MaxTimestampMs: -1, FirstTimestampMs: -1}
-		if g.Sealed.Load() && s.EndOffset > l.CleanedTo && (config.MinCompactionLagMs > 0 || config.MaxCompactionLagMs < 1<<63-1) && g.Acquire() {
-			err := p.timesOf(g, &s)
-			g.Release()
-			if err != nil {
+		if g.Sealed.Load() && s.EndOffset > l.CleanedTo && (config.MinCompactionLagMs > 0 || config.MaxCompactionLagMs < 1<<63-1) {
+			if err := p.timesOf(g, &s); err != nil {
 				return cleaner.Plan{}, err
 			}
 		}
@@ -299,12 +297,14 @@ func (p *Partition) clean(ctx context.Context, c *compactor, plan cleaner.Plan) 
 
 // holdBelow takes references of the segments that a round may touch, oldest first.
 func (p *Partition) holdBelow(plan cleaner.Plan) (held []*segment.Segment, sources []cleaner.Source, err error) {
+	p.headMu.Lock() // none may give way to another one until it is held
+	defer p.headMu.Unlock()
 	for _, g := range p.segments.Load().all {
 		if g.BaseOffset >= plan.UncleanableOffset {
 			break
 		}
 		if !g.Acquire() {
-			return held, nil, errSegmentGone
+			return held, nil, p.wrap(ErrClosed)
 		}
 		held = append(held, g)
 		at := int64(0)

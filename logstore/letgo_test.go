@@ -6,12 +6,15 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"kaas/codec/batch"
+	"kaas/internal/limits"
 	"kaas/internal/vfs"
 )
 
@@ -154,4 +157,66 @@ func withFewDescriptors(t *testing.T) {
 		t.Errorf("compacted: %v, want %v", got, want)
 	}
 	t.Logf("%d segments with at most %d descriptors for logs, limit %d of %d", segments, most, limit, rlimit.Cur)
+}
+
+// TestLetGoBesideCompaction: who plans a round, or begins one, opens a file, and meanwhile all that nobody reads is let go of. The lag
+// holds for segments that gave way as for others, and the round needs no second try.
+func TestLetGoBesideCompaction(t *testing.T) {
+	t.Parallel()
+	var armed atomic.Bool
+	var h *harness
+	letGo := func() {
+		h.s.segments.LimitFiles(1)
+		h.s.letGo()
+		h.s.segments.LimitFiles(limits.OpenFiles)
+	}
+	h = start(t, func(o *Options) {
+		o.Cleaner = byHand
+		o.FS = &vfs.Faulty{FS: vfs.OS, Before: func(op vfs.Op) error {
+			if op.Kind == vfs.OpOpen && strings.Contains(op.Name, "/t-0/") && armed.Swap(false) {
+				letGo()
+			}
+			return nil
+		}}
+	})
+	config := func(lagMs int64) func(*Config) {
+		return func(c *Config) {
+			c.SegmentBytes, c.RetentionMs, c.CleanupCompact, c.CleanupDelete = 200, -1, true, false
+			c.MinCleanableDirtyRatio, c.MinCompactionLagMs = 0, lagMs
+		}
+	}
+	p := h.partition("t", config(0))
+	now := h.s.nowMs()
+	for i := range 20 {
+		ms := now
+		if p.segments.Load().active().BaseOffset == 0 {
+			ms = now - 2*3600_000
+		}
+		put(t, p, keyed(batch.None, ms, fmt.Sprint("k=", i)))
+	}
+	if err := p.writeOut(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.DeleteRecords(1); err != nil { // within the first segment: a round looks up where it begins
+		t.Fatal(err)
+	}
+	second := p.segments.Load().all[1].BaseOffset
+	if second < 2 {
+		t.Fatalf("the second segment begins at %d", second)
+	}
+	h.partition("t", config(3600_000))
+	armed.Store(true)
+	plan, ok := h.s.compactor.planOf(p)
+	if armed.Load() || !ok || plan.UncleanableOffset > second {
+		t.Errorf("armed %v, %+v %v: what lies behind offset %d may not be touched yet", armed.Load(), plan, ok, second)
+	}
+	h.partition("t", config(0), func(c *Config) { c.SegmentBytes = 1 << 20 })
+	letGo()
+	if got := values(t, p, second, ReadUncommitted); len(got) != int(20-second) { // opens them again, but for those of the first segment
+		t.Fatalf("read %v", got)
+	}
+	armed.Store(true)
+	if !h.s.compactor.cleanFilthiest() || armed.Load() || len(p.segments.Load().all) != 2 {
+		t.Errorf("armed %v, %d segments after a round: %s", armed.Load(), len(p.segments.Load().all), h.logs)
+	}
 }

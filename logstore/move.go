@@ -211,7 +211,7 @@ func (v *move) finish(m *mover) error {
 func (v *move) copyLogs() (left int64, err error) {
 	for _, g := range v.p.segments.Load().all {
 		if !g.Acquire() {
-			continue // retention took it
+			continue // deleted, or gave way to another one of the same files: left counts that
 		}
 		end := g.EndOffset.Load() // before the size: it is not ahead of what is copied
 		f, err := g.Open()        // who has the list of before the move must not look for the old name after it

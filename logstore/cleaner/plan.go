@@ -33,6 +33,9 @@ type Plan struct {
 
 // Plan looks for work (LogCleanerManager.cleanableOffsets and grabFilthiestCompactedLog).
 func (l *Log) Plan() Plan {
+	if len(l.Segments) == 0 {
+		return Plan{} // closed meanwhile
+	}
 	p := Plan{FirstDirtyOffset: max(l.CleanedTo, l.LogStartOffset)}
 	active := l.Segments[len(l.Segments)-1]
 	if p.FirstDirtyOffset > active.EndOffset {
