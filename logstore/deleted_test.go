@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"kaas/internal/vfs"
+	"kaas/logstore/checkpoint"
 	"kaas/logstore/layout"
 )
 
@@ -94,37 +97,60 @@ func TestDeletedBeforeItWasSynced(t *testing.T) {
 	}
 }
 
-// TestDamageBelowTheLogStart: what was deleted, and came back damaged, takes nothing with it that was not.
+// TestDamageBelowTheLogStart: what was deleted, and came back damaged, takes nothing with it that was not; what came back whole before it
+// goes, too.
 func TestDamageBelowTheLogStart(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"crash", "crash after a checkpoint"} {
-		t.Run(name, func(t *testing.T) {
+	for _, x := range []struct {
+		name       string
+		checkpoint int  // after so many records
+		indexes    bool // come back with it, and the log has to be read for its epochs
+	}{
+		{"crash", 0, false}, {"crash after a checkpoint", 6, false}, {"crash after a checkpoint at its end", 2, true}, {"epochs lost", 6, true},
+	} {
+		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
 			h := start(t)
 			p := h.partition("t", func(c *Config) { c.SegmentBytes, c.FileDeleteDelayMs = 100, 0 })
 			for i := range 6 {
 				put(t, p, records(fmt.Sprint(i)))
+				if i+1 == x.checkpoint {
+					h.s.checkpoint()
+				}
 			}
-			first := p.segments.Load().all[1].Path(layout.LogSuffix)
-			old, err := os.ReadFile(first)
-			if err != nil {
-				t.Fatal(err)
+			back := map[string][]byte{}
+			damaged := p.segments.Load().all[1].Path(layout.LogSuffix)
+			for _, g := range p.segments.Load().all[:2] {
+				for _, suffix := range []string{layout.LogSuffix, layout.IndexSuffix, layout.TimeIndexSuffix} {
+					if b, err := os.ReadFile(g.Path(suffix)); err == nil && (x.indexes || suffix == layout.LogSuffix) {
+						back[g.Path(suffix)] = b
+					} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+						t.Fatal(err)
+					}
+				}
 			}
-			if name != "crash" {
-				h.s.checkpoint()
-			}
+			clear(back[damaged])
 			if _, err := p.DeleteRecords(3); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, func() error { // its unlinking may be on its way
-				if _, err := os.Stat(first); err == nil {
-					return fmt.Errorf("%s is there", first)
+				for name := range back {
+					if _, err := os.Stat(name); err == nil {
+						return fmt.Errorf("%s is there", name)
+					}
 				}
 				return nil
 			})
 			h.kill()
-			if err := os.WriteFile(first, make([]byte, len(old)), 0o644); err != nil {
-				t.Fatal(err)
+			for name, b := range back {
+				if err := os.WriteFile(name, b, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if x.indexes {
+				if err := os.Remove(filepath.Join(filepath.Dir(damaged), checkpoint.EpochsName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					t.Fatal(err)
+				}
 			}
 			h.open()
 			p = h.partition("t", func(c *Config) { c.SegmentBytes = 100 })
@@ -133,6 +159,11 @@ func TestDamageBelowTheLogStart(t *testing.T) {
 			}
 			if got := strings.Join(values(t, p, 3, ReadUncommitted), " "); got != "3 4 5" {
 				t.Errorf("read %q", got)
+			}
+			for name := range back {
+				if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%s: %v", name, err)
+				}
 			}
 			h.restart()
 		})

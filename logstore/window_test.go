@@ -139,6 +139,54 @@ func TestFilesEndAtTheRoll(t *testing.T) {
 	}
 }
 
+// TestZerosThatWereCutStayCut: a start that has nothing else to do than to cut the zeros behind the end makes that durable, so that a
+// power failure after the next clean stop finds the file as it was noted.
+func TestZerosThatWereCutStayCut(t *testing.T) {
+	t.Parallel()
+	m := vfs.NewRecording()
+	makeDataDir(t, m)
+	h := start(t, func(o *Options) {
+		o.Dirs, o.FS, o.Cleaner, o.windows = []string{"/data"}, m, byHand, eagerWindows()
+	})
+	powerFailure := func(stop func()) { // stop comes too late to change anything
+		clone, err := m.Clone(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		m, h.o.FS = clone, clone
+	}
+	fileBytes := func(name string) int64 {
+		st, err := m.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.SizeBytes
+	}
+	p := h.partition("t")
+	put(t, p, records("value"))
+	h.s.checkpoint()
+	name, size := activeLog(p), p.SizeBytes()
+	powerFailure(h.kill)
+	if bytes := fileBytes(name); bytes <= size {
+		t.Fatalf("the file has %d bytes: no zeros behind %d of the log", bytes, size)
+	}
+	h.open()
+	h.stop()
+	powerFailure(func() {})
+	if bytes := fileBytes(name); bytes != size {
+		t.Errorf("the file has %d bytes, want %d", bytes, size)
+	}
+	h.open()
+	expect(t, h.partition("t"), "value")
+	if logs := h.logs.String(); strings.Contains(logs, "the log changed after a clean stop") {
+		t.Error(logs)
+	}
+}
+
 // quiet fails when something was repaired, or went wrong.
 func quiet(t *testing.T, h *harness) {
 	t.Helper()
