@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"kaas/internal/vfs"
+	"kaas/logstore/checkpoint"
 	"kaas/logstore/layout"
 )
 
@@ -315,11 +316,16 @@ func TestTransactionIndexCopiedBeforeTheSnapshot(t *testing.T) {
 // segment know that it had some, and the log tells which; of the segment that was active nobody knows.
 func TestBothTransactionIndexFilesLost(t *testing.T) {
 	t.Parallel()
-	for _, crash := range []bool{false, true} {
+	for _, start := range []string{"clean", "crash", "crash, epochs lost"} { // without the epochs all of the log is replayed
 		a := newAborts(t)
-		if crash {
+		if start != "clean" {
 			a.h.open()
 			a.h.kill()
+		}
+		if start == "crash, epochs lost" {
+			if err := a.m.Remove("/data/a-0/" + checkpoint.EpochsName); err != nil {
+				t.Fatal(err)
+			}
 		}
 		missing := func([]byte) []byte { return nil }
 		a.damage(layout.TxnIndexSuffix, missing)
@@ -338,7 +344,7 @@ func TestBothTransactionIndexFilesLost(t *testing.T) {
 			t.Fatalf("only %d of %v in sealed segments", len(want), a.all)
 		}
 		if got := abortedOf(t, p, 0, sealed); fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("crash %v: aborted %v, want %v\n%s", crash, got, want, a.h.logs)
+			t.Errorf("%s: aborted %v, want %v\n%s", start, got, want, a.h.logs)
 		}
 	}
 }

@@ -50,3 +50,31 @@ func TestSnapshotsKeepWindows(t *testing.T) {
 		t.Errorf("a snapshot without older batches has %d bytes", len(b))
 	}
 }
+
+// TestWindowsThatAreNone: the sum of a snapshot is right, and what follows Kafka's part is not what was written by anybody.
+func TestWindowsThatAreNone(t *testing.T) {
+	t.Parallel()
+	snapshot := func(count int8, tail string) []byte {
+		s := New()
+		s.byID[1] = &entry{epoch: 1, coordinatorEpoch: -1, txnFirstOffset: -1, count: count, batches: [Window]Batch{{lastSequence: 3, LastOffset: 9}}}
+		b := append(s.Encode(), tail...)
+		binary.BigEndian.PutUint32(b[2:], crc32.Checksum(b[6:], castagnoli))
+		return b
+	}
+	older := func(n int) string { return string(make([]byte, n*olderBatchBytes)) }
+	if _, err := Decode(snapshot(1, windowsMagic+"\x04"+older(4))); err != nil {
+		t.Fatalf("a right one: %v", err)
+	}
+	for name, b := range map[string][]byte{
+		"another magic":        snapshot(1, "kaaswin2\x04"+older(4)),
+		"no magic":             snapshot(1, "\x04"+older(4)),
+		"a window of six":      snapshot(1, windowsMagic+"\x05"+older(5)),
+		"one without a newest": snapshot(0, windowsMagic+"\x01"+older(1)),
+		"something behind":     snapshot(1, windowsMagic+"\x01"+older(1)+"\x00"),
+		"a negative number":    snapshot(1, windowsMagic+"\xff"+older(255)),
+	} {
+		if _, err := Decode(b); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}

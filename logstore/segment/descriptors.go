@@ -8,9 +8,9 @@ import (
 )
 
 // A log of 20,000 segments must not take as many descriptors (and maps, of which there are three a segment) only because somebody
-// read it once, or because it was written in one go. A segment never closes its file while it lives, which is what lets readers do without locks. So one that
-// nobody reads gives its place in the list to a Fresh one of the same files, and dies as one does that was deleted, but for its
-// files.
+// read it once, or because it was written in one go. A segment never closes its file while it lives, which is what lets readers do
+// without locks. So one that nobody reads gives its place in the list to a fresh one of the same files, and dies as one does that was
+// deleted, but for its files.
 
 // openFiles counts the .log files of a store's segments that are open.
 type openFiles struct {

@@ -90,7 +90,7 @@ type Segment struct {
 	aheadDone   bool       // FreeAhead was called. Owner: aheadMu
 
 	reindexed  atomic.Bool // the index was made anew: its files hold nothing of it
-	unreadable atomic.Bool // a try to make it anew has failed
+	unreadable atomic.Bool // a try to make it anew found that the log is damaged
 
 	_ [24]byte // to a multiple of 64: what an append touches begins with a cache line.
 }
