@@ -169,3 +169,30 @@ func TestDamageBelowTheLogStart(t *testing.T) {
 		})
 	}
 }
+
+// TestDamageBelowAWrongLogStart: a log start beyond the end is not believed, so it does not make damaged records deleted ones.
+func TestDamageBelowAWrongLogStart(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	config := func(c *Config) { c.SegmentBytes = 100 }
+	p := h.partition("t", config)
+	for i := range 6 {
+		put(t, p, records(fmt.Sprint(i)))
+	}
+	h.s.checkpoint()
+	damaged, dir := p.segments.Load().all[1].Path(layout.LogSuffix), p.path()
+	h.kill()
+	var wrong checkpoint.Offsets
+	wrong.Add("t", 0, 100)
+	err := wrong.Write(vfs.OS, filepath.Dir(dir), layout.LogStartName)
+	if err = errors.Join(err, os.WriteFile(damaged, make([]byte, fileSize(t, damaged)), 0o644), os.Remove(filepath.Join(dir, checkpoint.EpochsName))); err != nil {
+		t.Fatal(err)
+	}
+	h.open()
+	if _, err := h.s.Ensure("t", topicID, 0, DefaultConfig()); err == nil || !strings.Contains(err.Error(), damaged) {
+		t.Errorf("%v: %s", err, h.logs)
+	}
+	if _, err := os.Stat(damaged); err != nil {
+		t.Error(err)
+	}
+}

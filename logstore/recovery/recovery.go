@@ -163,6 +163,7 @@ func (t *Task) run() error {
 	if start > t.log.EndOffset {
 		t.Logger.Warn("log start beyond the end, moved", "dir", t.Dir, "start", start, "end", t.log.EndOffset)
 		start = t.log.Segments[0].BaseOffset
+		t.LogStart = start // nothing of the log was deleted
 	}
 	t.log.LogStart = start
 	if err := t.replay(); err != nil {
