@@ -52,12 +52,7 @@ func runCompare(ctx context.Context, o compareOptions, out io.Writer) (err error
 		return err
 	}
 	// A signal ends the sides, and with them what waits for their answers.
-	giveUp := func() {
-		for _, side := range sides {
-			side.kill()
-		}
-	}
-	defer context.AfterFunc(ctx, giveUp)()
+	defer context.AfterFunc(ctx, func() { killSides(sides) })()
 	if err := warmRival(o, sides[1], o.WarmUp, out); err != nil {
 		if ctx.Err() != nil {
 			return errInterrupted
@@ -99,21 +94,7 @@ func (o compareOptions) measure(ctx context.Context, p part, sides [2]*contender
 	began, most := time.Now(), mostOfAPart*time.Duration(max(o.Rounds, usualRounds))/usualRounds
 	err := o.revive(sides, out)
 	if err == nil {
-		limited, cancel := context.WithTimeout(ctx, most)
-		stop := context.AfterFunc(limited, func() {
-			for _, side := range sides {
-				side.kill()
-			}
-		})
-		figures, err = p.run()
-		stop()
-		switch {
-		case ctx.Err() != nil:
-			err = errors.Join(errors.New("interrupted"), err)
-		case limited.Err() != nil:
-			err = errors.Join(fmt.Errorf("it took more than %v", most), err)
-		}
-		cancel()
+		err = within(ctx, most, func() { killSides(sides) }, func() (err error) { figures, err = p.run(); return err })
 	}
 	if err != nil { // the others are still worth having
 		fmt.Fprintf(out, "%s failed: %v\n", p.scenario, err)
@@ -138,6 +119,12 @@ func (o compareOptions) startSides(out io.Writer) (sides [2]*contender, err erro
 	fmt.Fprintf(out, "starting %s\n", o.Rival)
 	sides[1], err = startRival(o)
 	return sides, err
+}
+
+func killSides(sides [2]*contender) {
+	for _, side := range sides {
+		side.kill()
+	}
 }
 
 func closeSides(sides [2]*contender) error {

@@ -11,8 +11,9 @@
 // none imports it; cmd/kaas mounts Command as `kaas bench`. Driving and
 // reading processes is bench/rig's; bench/generator is the load generator.
 //
-// Goroutines: a scenario may run one load beside another and waits for it; a
-// timer of the suite kills the children of a scenario that takes too long.
-// Child processes belong to the scenario that started them. Locks:
-// children.mu, never held while calling out.
+// Goroutines: a scenario may run one load beside another and waits for it; what
+// takes too long, and what a signal interrupts, has its child processes killed
+// by a context's goroutine (within). They belong to the scenario that started
+// them. Locks: children.mu and contender.mu, never held together or while
+// calling out.
 package bench

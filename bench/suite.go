@@ -172,25 +172,31 @@ func targets(figures []figure) (with []figure) {
 func (s scenario) measure(ctx context.Context, o options, out io.Writer) (figures []figure) {
 	o.Children, o.Meter = &children{}, &meter{}
 	began, limit := time.Now(), s.most(o.Rounds)
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	defer context.AfterFunc(limited, o.Children.killAll)()
 	defer func() {
 		if problem := recover(); problem != nil {
 			figures = append(figures, failure(s.name, fmt.Errorf("%v\n%s", problem, debug.Stack())))
 		}
 		o.Children.killAll()
 	}()
-	figures, err := s.run(o, out)
-	switch {
-	case ctx.Err() != nil:
-		err = errors.Join(errors.New("interrupted"), err)
-	case limited.Err() != nil:
-		err = errors.Join(fmt.Errorf("it took more than %v", limit), err)
-	}
+	err := within(ctx, limit, o.Children.killAll, func() (err error) { figures, err = s.run(o, out); return err })
 	figures = append(append(figures, o.Meter.figures(s.name)...), newFigure(s.name, loadSide, "duration of the scenario", "s", "", []float64{time.Since(began).Seconds()}))
 	if err != nil {
 		figures = append(figures, failure(s.name, err))
 	}
 	return figures
+}
+
+// within runs something that kill ends. It is killed when ctx ends and when it takes longer than most, and the error says which.
+func within(ctx context.Context, most time.Duration, kill func(), run func() error) error {
+	limited, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	defer context.AfterFunc(limited, kill)()
+	err := run()
+	switch {
+	case ctx.Err() != nil:
+		return errors.Join(errors.New("interrupted"), err)
+	case limited.Err() != nil:
+		return errors.Join(fmt.Errorf("it took more than %v", most), err)
+	}
+	return err
 }
