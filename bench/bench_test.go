@@ -128,7 +128,7 @@ func TestScenariosThatFail(t *testing.T) {
 				return nil, err
 			}
 			o.Children.add(child)
-			<-child.Exited
+			awaitKilled(t, child)
 			return nil, nil
 		},
 	} {
@@ -140,6 +140,15 @@ func TestScenariosThatFail(t *testing.T) {
 		if name == "late" && !strings.Contains(figures[len(figures)-1].Note, "more than 1s") || name == "error" && len(figures) != 3 {
 			t.Errorf("%s: %+v", name, figures)
 		}
+	}
+}
+
+// awaitKilled waits for the end of a child, which must not be its own.
+func awaitKilled(t *testing.T, child *rig.Process) {
+	t.Helper()
+	<-child.Exited
+	if child.Command.ProcessState.Success() {
+		t.Error("it ended by itself")
 	}
 }
 
@@ -157,7 +166,7 @@ func TestInterruptedScenario(t *testing.T) {
 			if i == 0 {
 				interrupt()
 			}
-			<-child.Exited
+			awaitKilled(t, child)
 		}
 		return nil, errors.New("its children are gone")
 	}}
@@ -198,8 +207,8 @@ func TestScenarioPlan(t *testing.T) {
 	}
 }
 
-// TestPartsOfAComparison: a part that fails is a row, one whose sides are gone has them again, and a signal or too long a time
-// ends the sides.
+// TestPartsOfAComparison: a part that fails is a row, one whose sides are gone has them again, and a signal ends the
+// sides.
 func TestPartsOfAComparison(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
