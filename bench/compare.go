@@ -53,7 +53,7 @@ func runCompare(ctx context.Context, o compareOptions, out io.Writer) (err error
 	}
 	// A signal ends the sides, and with them what waits for their answers.
 	defer context.AfterFunc(ctx, func() { killSides(sides) })()
-	if err := warmRival(o, sides[1], o.WarmUp, out); err != nil {
+	if err := warmRival(o, sides[1], out); err != nil {
 		if ctx.Err() != nil {
 			return errInterrupted
 		}
@@ -153,7 +153,7 @@ func (o compareOptions) revive(sides [2]*contender, out io.Writer) error {
 			return fmt.Errorf("%s: %w", side.name, err)
 		}
 		if i == 1 {
-			if err := warmRival(o, side, o.WarmUp, out); err != nil {
+			if err := warmRival(o, side, out); err != nil {
 				return fmt.Errorf("warm-up of %s: %w", side.name, err)
 			}
 		}
@@ -342,11 +342,11 @@ func atRest(sides [2]*contender, out io.Writer) (figures []figure, err error) {
 }
 
 // warmRival gives the rival's just-in-time compiler what it is going to see.
-func warmRival(o compareOptions, rival *contender, length time.Duration, out io.Writer) (err error) {
-	if length <= 0 {
+func warmRival(o compareOptions, rival *contender, out io.Writer) (err error) {
+	if o.WarmUp <= 0 {
 		return nil
 	}
-	fmt.Fprintf(out, "warming %s up for %v\n", rival.name, length)
+	fmt.Fprintf(out, "warming %s up for %v\n", rival.name, o.WarmUp)
 	wanted := chosen(o.Rows) // what is going to be measured, or some of all
 	all := slices.DeleteFunc(contests(), func(c contest) bool { return !wanted(c.name) })
 	if len(all) == 0 {
@@ -360,7 +360,7 @@ func warmRival(o compareOptions, rival *contender, length time.Duration, out io.
 			}
 		}
 	}()
-	for i, begin := 0, time.Now(); time.Since(begin) < length; i++ {
+	for i, begin := 0, time.Now(); time.Since(begin) < o.WarmUp; i++ {
 		at := i % len(all)
 		if fakes[at] == nil {
 			fakes[at] = &contender{name: rival.name, address: rival.address, foreign: rival.foreign}
