@@ -132,13 +132,12 @@ func (d *Driver) Run(bytes int64) (Outcome, error) {
 		}
 	}
 	for c := range d.Producers {
+		mine := dealt(d.Partitions, d.Producers, c)
+		requests := perPartition * int64(len(mine))
 		if d.Wide {
-			wg.Go(func() { errs <- d.produce(dealt(d.Partitions, 1, 0), perPartition/int64(d.Producers)) })
-			continue
+			mine, requests = nil, perPartition/int64(d.Producers)
 		}
-		wg.Go(func() {
-			errs <- d.produce(dealt(d.Partitions, d.Producers, c), perPartition*int64(len(dealt(d.Partitions, d.Producers, c))))
-		})
+		wg.Go(func() { errs <- d.produce(mine, requests) })
 	}
 	wg.Wait()
 	close(errs)
@@ -174,7 +173,7 @@ func dealt(partitions, hands, hand int) (mine []int32) {
 // Patience bounds every wait for the other side.
 const Patience = 60 * time.Second
 
-// produce sends so many requests for its partitions in turn, or of Wide for all of them at once.
+// produce sends so many requests for its partitions in turn, or of Wide, where none is its own, for all of them at once.
 func (d *Driver) produce(partitions []int32, requests int64) error {
 	conn, err := net.Dial("tcp", d.address)
 	if err != nil {
