@@ -90,19 +90,18 @@ func withPaced(o guardOptions, use func(s *subject, p paced, c *rig.PingPong) er
 // of requests: the bound lies far below one object a request.
 func allocationGate(o guardOptions) (rows []guardRow, err error) {
 	err = withPaced(o, func(s *subject, p paced, c *rig.PingPong) error {
-		times, most := 10_000, 0.1
+		times, most := 5_000, 0.1
 		if p.acks == -1 {
-			times, most = 2_000, 0.5 // each waits for the disk, and timers fire meanwhile
+			times, most = 1_000, 0.5 // each waits for the disk, and timers fire meanwhile
 		}
 		for _, kind := range []struct {
 			name string
 			run  func(int) error
 		}{{"produce", c.Produce}, {"fetch", c.Fetch}} {
-			objects, err := leastAllocatedBy(s, func() error { return kind.run(times / 2) })
+			objects, err := leastAllocatedBy(s, func() error { return kind.run(times) })
 			if err != nil {
 				return err
 			}
-			objects *= 2
 			rows = append(rows, guardRow{Row: fmt.Sprintf("allocations, %s, %s", kind.name, p.name), Unit: "objects/request",
 				Value: float64(objects) / float64(times), Absolute: most, Most: most})
 		}
