@@ -71,11 +71,6 @@ func Unknown(scenarios []string) (words []string) {
 	return words
 }
 
-// goalsTable is one line a row of each target, with where and when it was measured.
-func goalsTable(lines []Line) string {
-	return Aligned(goalCells(lines), 2, 5) + hostsOf(lines)
-}
-
 // counted says how many rows of targets have met them.
 func counted(cells [][]string) string {
 	count := map[string]int{}
@@ -101,6 +96,7 @@ func hostsOf(lines []Line) string {
 	return "measured on " + strings.Join(names, "; and on ") + "\n"
 }
 
+// goalCells is one line a row of each target, with where and when it was measured.
 func goalCells(lines []Line) [][]string {
 	cells := [][]string{{"target", "row", "median", "min", "max", "n", "unit", "verdict", "commit", "load", "measured"}}
 	for _, g := range all() {
@@ -270,7 +266,8 @@ began, and when that was.`,
 }
 
 func writeTable(out io.Writer, lines []Line, all bool) {
-	fmt.Fprint(out, goalsTable(lines))
+	cells := goalCells(lines)
+	fmt.Fprint(out, Aligned(cells, 2, 5)+hostsOf(lines))
 	var figures []Figure
 	for _, l := range lines {
 		figures = append(figures, l.Figure)
@@ -279,5 +276,5 @@ func writeTable(out io.Writer, lines []Line, all bool) {
 		slices.SortStableFunc(figures, func(a, b Figure) int { return strings.Compare(a.Scenario, b.Scenario) })
 		fmt.Fprintf(out, "\n%s", TableOf(figures))
 	}
-	fmt.Fprint(out, counted(goalCells(lines)))
+	fmt.Fprint(out, counted(cells))
 }
