@@ -8,11 +8,13 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sys/unix"
 )
 
 // TestFetchChecks feeds the driver answers that it must not take.
@@ -362,6 +364,37 @@ func TestPolls(t *testing.T) {
 		wg.Wait()
 		if took[0] < wait || took[1] < wait {
 			t.Errorf("held for %v", took)
+		}
+	}
+}
+
+// TestForgottenPoll: the number of a connection that has gone is going to be another's, which must not get its answer.
+func TestForgottenPoll(t *testing.T) {
+	t.Parallel()
+	gone, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stays, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &pollServer{wait: time.Second, tick: time.Second / ticksOfAWait, begin: time.Now(), answer: make([]byte, 60)}
+	s.hold(gone[0], s.begin)
+	s.hold(stays[0], s.begin)
+	s.forget(gone[0])
+	for _, h := range s.held {
+		if slices.Contains(h.conns, gone[0]) {
+			t.Fatalf("%d is still to be answered: %v", gone[0], h.conns)
+		}
+	}
+	s.release(s.begin.Add(2 * time.Second))
+	if n, err := unix.Read(stays[1], make([]byte, 256)); n != len(s.answer) || err != nil {
+		t.Errorf("whoever stays has %d bytes of an answer: %v", n, err)
+	}
+	for _, fd := range []int{gone[1], stays[0], stays[1]} {
+		if err := unix.Close(fd); err != nil {
+			t.Error(err)
 		}
 	}
 }
