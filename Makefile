@@ -70,7 +70,7 @@ conformance: build
 kubernetes: build
 	bin="$$(e2e/kubernetes/build)" && KUBERNETES_BIN="$$bin" KAAS_BIN=$(abspath kaas) $(GO) test -tags kubernetes -count=1 -v -timeout 10m ./e2e/kubernetes
 
-# Where kaas stands against the limits of this machine: about 15 minutes, alone. Ctrl-C keeps
+# Where kaas stands against the limits of this machine: about 18 minutes, alone. Ctrl-C keeps
 # the rows of the scenarios that are through; what failed is a row and stops nothing.
 # ROWS=durable,tail measures only these scenarios; ./kaas bench --list names all.
 # A run in pieces is one table with make bench-table.
