@@ -6,6 +6,13 @@ package codec
 // connection; a request is dispatched on the same loop after the write, which
 // orders the two.
 type Session struct {
+	// Each request touches Context and Principal, which therefore stand first.
+
+	// Context is the broker's own state of the connection.
+	Context any
+	// Principal is Kafka's string form, "User:ANONYMOUS" without authentication.
+	Principal string
+
 	// ID is unique for the life of the process.
 	ID uint64
 	// Listener is the Kafka listener name that the client came by; LocalHost and
@@ -14,14 +21,10 @@ type Session struct {
 	LocalHost  string
 	LocalPort  int32
 	RemoteHost string
-	// Principal is Kafka's string form, "User:ANONYMOUS" without authentication.
-	Principal string
 	// ClientSoftwareName and ClientSoftwareVersion come with ApiVersions v3+
 	// (KIP-511), empty before.
 	ClientSoftwareName    string
 	ClientSoftwareVersion string
-	// Context is the broker's own state of the connection.
-	Context any
 }
 
 // AnonymousPrincipal is the principal of a connection that does not authenticate.

@@ -36,6 +36,8 @@ type engine struct {
 type engineLoop struct {
 	eventLoop gnet.EventLoop
 	epollFD   int     // of gnet's poller; gnet closes it
+	taskFD    int     // eventfd by which gnet's poller is woken for tasks; gnet closes it
+	wakeFD    int     // loop.wakeFD under the number by which gnet knows it
 	buffer    *[]byte // that gnet reads into
 	bindError error
 }
@@ -121,6 +123,7 @@ func (e *engine) OnOpen(raw gnet.Conn) ([]byte, gnet.Action) {
 		c.loop = c.server.loopOf(raw.EventLoop())
 		c.gnet = gnetSocket{conn: c, raw: raw, fd: raw.Fd()}
 		c.socket = &c.gnet
+		c.loop.know(c)
 		own := c.loop.beginEvent(c)
 		c.opened.Store(true)
 		c.open()
@@ -145,18 +148,23 @@ func (e *engine) OnTraffic(raw gnet.Conn) gnet.Action {
 		if action := c.gnet.action(); action != gnet.None {
 			return action
 		}
-		l.afterEvent()
+		return l.onward(c)
 	case *loop:
 		context.wakes.Add(1)
 		context.serve()
-		context.afterEvent()
+		return context.onward(nil)
 	}
 	return gnet.None
 }
 
 // OnClose runs once for every connection that was opened, whoever closed it.
 func (e *engine) OnClose(raw gnet.Conn, err error) gnet.Action {
-	if c, ok := raw.Context().(*Conn); ok && !(isEnd(err) && c.halfClose()) {
+	c, ok := raw.Context().(*Conn)
+	if !ok {
+		return gnet.None
+	}
+	c.loop.byFD[c.gnet.fd] = nil
+	if !(isEnd(err) && c.halfClose()) {
 		c.server.writable.forget(c)
 		c.closed(err)
 	}
@@ -194,11 +202,14 @@ func (l *loop) bind(raw gnet.Conn) error {
 		return err
 	}
 	// The descriptor of the epoll instance, proved by changing the registration just made to what it is.
-	field := reflect.ValueOf(*poller).Elem().FieldByName("fd")
-	if !field.IsValid() || field.Kind() != reflect.Int {
-		return errors.New("gnet has changed inside: netpoll.Poller has no int field fd")
+	for name, into := range map[string]*int{"fd": &l.engine.epollFD, "efd": &l.engine.taskFD} {
+		field := reflect.ValueOf(*poller).Elem().FieldByName(name)
+		if !field.IsValid() || field.Kind() != reflect.Int {
+			return fmt.Errorf("gnet has changed inside: netpoll.Poller has no int field %s", name)
+		}
+		*into = int(field.Int())
 	}
-	l.engine.epollFD = int(field.Int())
+	l.engine.wakeFD = fd
 	same := unix.EpollEvent{Fd: int32(fd), Events: netpoll.ReadEvents}
 	if err := unix.EpollCtl(l.engine.epollFD, unix.EPOLL_CTL_MOD, fd, &same); err != nil {
 		return fmt.Errorf("gnet has changed inside: descriptor %d is not its epoll instance: %w", l.engine.epollFD, err)
@@ -282,7 +293,7 @@ func (s *gnetSocket) detach() error {
 	return nil
 }
 
-// close closes through gnet. Inside the connection's own event gnet still holds it, so the event's action does it.
+// close closes through gnet. Inside the connection's own event it is still in use, so the end of the event does it.
 func (s *gnetSocket) close() {
 	if s.detached {
 		s.conn.server.writable.forget(s.conn)
@@ -293,10 +304,14 @@ func (s *gnetSocket) close() {
 		s.conn.closed(reason)
 		return
 	}
-	if s.conn.loop.current == s.conn {
+	if s.conn.loop.current == s.conn || s.conn.loop.outer == s.conn {
 		s.closeAfter = true
 		return
 	}
+	s.closeNow()
+}
+
+func (s *gnetSocket) closeNow() {
 	if err := s.conn.loop.engine.eventLoop.Close(s.raw); err != nil {
 		s.conn.server.config.Logger.Debug("close a connection", "peer", s.conn.remote.String(), "error", err)
 	}

@@ -36,7 +36,10 @@ type loop struct {
 
 	later   *Conn // postponed connections, linked by nextReady
 	current *Conn // whose event runs, nil: none
+	outer   *Conn // whose event of gnet's runs, inside which this loop serves others (onward.go); nil: none
 	first   *Conn // connections, linked by previous and following
+
+	byFD []*Conn // those that gnet has, by their descriptors
 
 	connections int // from first on
 

@@ -3,7 +3,6 @@ package netio
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -15,15 +14,14 @@ import (
 	"kaas/internal/limits"
 )
 
-// rest is how a loop waits that is not busy: before it returns to gnet, and so never in gnet's own way, which is an epoll_wait
-// of 0 ms, a Gosched, and another epoll_wait without an end. There are two ways, of which rests in the stricter sense are the second.
+// rest is how a loop waits for its next events (onward.go), never in gnet's own way, which is an epoll_wait of 0 ms, a Gosched, and
+// another epoll_wait without an end. There are two ways, of which rests in the stricter sense are the second.
 //
-// # Waiting inside the event
+// # Waiting in a system call
 //
 // A Gosched wakes another thread, which looks for work, takes this loop's goroutine from the queue of all, and leaves this thread to
 // sleep: at 1,000 requests and 1,000 answers a second three futex calls a request, and each request on another thread. So the loop waits
-// for more with poll, inside the event (block), as long as that is not answered at once; then events are many, and gnet's
-// waits are few for each.
+// with epoll_wait alone (block), and calls Gosched each limits.NetSlice only.
 //
 // # Resting
 //
@@ -35,9 +33,6 @@ import (
 // idle consumers took 3.5 % of a processor, and a bare gnet echo of as many frames 6 to 9 %. A goroutine of the runtime's poller
 // gives its slot back at once.
 //
-// gnet calls epoll_wait again when it has handed over all events of the last one. So at the end of an event the loop looks whether its epoll instance
-// has more, and if not it waits, inside the event, until it has, and returns to gnet, which finds it.
-//
 // What is registered with the runtime is an epoll instance between (middle) with gnet's as its only member, which is armed
 // only while the loop waits: else each event of a busy loop would wake a thread of the runtime.
 //
@@ -48,7 +43,7 @@ import (
 // that gnet has not come to are seen by the look. Its wake for tasks is edge-triggered and may have been among them: tasks
 // says so, which gnet sets before it writes that wake.
 //
-// The same proof holds for block, without middle.
+// For block it is simpler: what comes while epoll_wait runs ends it, and tasks are looked at before it.
 //
 // Loops with more events do not rest, since a thread that waits in its own system call wakes faster and they do not wait for long, and
 // neither do loops of a few connections, whose requests leave the monitor the time to sleep. Owner: the loop, but for end.
@@ -65,10 +60,12 @@ type rest struct {
 	periodMs int64 // of the server's clock
 	events   int   // in this period
 	patience int   // short waits before the loop counts as busy
-	busy     int   // events that are left to gnet's way, since there were several at once
 
-	blocks    int       // waits inside events
-	scheduled time.Time // when this loop's goroutine was last let go gnet's way
+	blocks    int       // waits in a system call
+	scheduled time.Time // when this loop's goroutine was last let go
+
+	found   [128]unix.EpollEvent // by the last wait
+	counter [8]byte              // of the loop's eventfd
 
 	asked [1]unix.PollFd  // argument of poll
 	event unix.EpollEvent // argument of epoll_ctl
@@ -125,51 +122,9 @@ func (r *rest) more() bool {
 	return n != 0 || errno != 0
 }
 
-// afterEvent waits until there is another event, if the loop is quiet. It is the last that is done in an event.
-func (l *loop) afterEvent() {
-	r := &l.rest
-	switch r.look(l.server.nowMs.Load(), l.connections); {
-	case !(r.quiet || l.server.config.alwaysRest) || l.server.config.neverRest:
-		r.block()
-		return
-	case r.more():
-		return
-	}
-	began := time.Now()
-	if err := r.raw.Read(r.wait); err != nil || r.failed != nil {
-		r.quiet = false // gnet's wait is always right
-		l.server.config.Logger.Warn("an event loop can't wait in the runtime's poller and costs more while it is quiet", "error", errors.Join(err, r.failed))
-		return
-	}
-	l.rests.Add(1)
-	r.waited(time.Since(began))
-}
-
-// block waits in a system call until gnet has something to do. Whatever ends it, gnet looks for itself.
-func (r *rest) block() {
-	if r.busy > 0 {
-		r.busy--
-		return
-	}
-	began := time.Now()
-	if began.Sub(r.scheduled) > limits.NetSlice {
-		r.scheduled = began
-		return
-	}
-	if atomic.LoadInt32(r.tasks) != 0 {
-		return
-	}
-	r.blocks++
-	r.asked[0] = unix.PollFd{Fd: int32(r.gnetFD), Events: unix.POLLIN}
-	_, _, _ = unix.Syscall(unix.SYS_POLL, uintptr(unsafe.Pointer(&r.asked)), 1, math.MaxUint32) // -1: no end. A signal may end it
-	if time.Since(began) < limits.NetShortBlock {
-		r.busy = limits.NetBusyEvents
-	}
-}
-
-// look counts an event, and decides anew whether the loop is quiet when the clock has moved.
-func (r *rest) look(nowMs int64, connections int) {
-	r.events++
+// look counts events, and decides anew whether the loop is quiet when the clock has moved.
+func (r *rest) look(nowMs int64, connections, events int) {
+	r.events += events
 	if nowMs != r.periodMs {
 		r.quiet = r.middle != nil && r.failed == nil && r.events < limits.NetQuietEvents && connections >= limits.NetRestConnections
 		r.periodMs, r.events, r.patience = nowMs, 0, limits.NetShortWaits

@@ -79,10 +79,6 @@ const (
 	// long one the loop is not quiet any more.
 	NetLongWait   = time.Millisecond
 	NetShortWaits = 256
-	// NetShortBlock is too short for a wait: there was an event already, so the loop waits in the engine's way for
-	// NetBusyEvents, since asking after each of many events would cost a call each.
-	NetShortBlock = 5 * time.Microsecond
-	NetBusyEvents = 64
 	// NetSlice is how long a loop goes without a Gosched: after 10 ms the runtime's monitor takes the scheduling slot of a goroutine in a
 	// system call, and then wakes every 20 to 70 µs for some milliseconds.
 	NetSlice = 5 * time.Millisecond
