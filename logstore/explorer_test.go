@@ -37,6 +37,7 @@ type explorer struct {
 	mark    func() // notes what was acknowledged before the clones are made; nil: nothing
 	journal bool   // commits go through a commit journal
 	windows bool   // batches are appended through mapped memory
+	pads    bool   // there are zeros behind each batch
 	limit   int    // outcomes a crash point
 	armed   atomic.Bool
 	maps    atomic.Int64 // windows that were mapped
@@ -63,6 +64,9 @@ func (x *explorer) start(dirs ...string) *harness {
 		}
 		if x.windows {
 			o.windows = eagerWindows()
+		}
+		if x.pads {
+			o.windows = eagerPads()
 		}
 	})
 	if x.journal {
@@ -169,6 +173,9 @@ func TestCrashExplorer(t *testing.T) {
 		{"recovery", exploreRecovery, false}, {"recovery, journal", exploreRecovery, true},
 		{"recovery, mapped", exploreRecovery, false}, {"recovery in place, mapped", exploreInPlace, false},
 		{"recovery in place", exploreInPlace, false}, {"recovery in place, journal", exploreInPlace, true},
+		{"append and commit, padded", exploreAppend, false}, {"roll and checkpoint, journal, padded", exploreRoll, true},
+		{"roll and checkpoint, padded", exploreRoll, false}, {"clean stop and start, journal, padded", exploreStop, true},
+		{"recovery, padded", exploreRecovery, false}, {"recovery in place, padded", exploreInPlace, false},
 		{"failed write-back", exploreWriteBack, true}, {"journal that is removed", exploreRemoved, true},
 		{"compaction", exploreCompaction, false}, {"compaction, journal", exploreCompaction, true},
 		{"compaction, mapped", exploreCompaction, false}, {"move, journal, mapped", exploreMove, true},
@@ -180,7 +187,7 @@ func TestCrashExplorer(t *testing.T) {
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			x := newExplorer(t, seed)
-			x.journal, x.windows = s.journal, strings.HasSuffix(s.name, "mapped")
+			x.journal, x.windows, x.pads = s.journal, strings.HasSuffix(s.name, "mapped"), strings.HasSuffix(s.name, "padded")
 			s.run(t, x)
 			x.mu.Lock() // the store's own goroutines may be at a crash point yet
 			defer x.mu.Unlock()

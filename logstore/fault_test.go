@@ -68,8 +68,10 @@ func startFaulty(t *testing.T, journal bool, from, count int64, err error) *faul
 		if journal {
 			o.JournalBytes = smallJournal
 		}
-		if from%2 == 1 {
+		if from%3 == 1 {
 			o.windows = eagerWindows()
+		} else if from%3 == 2 {
+			o.windows = eagerPads()
 		}
 	})
 	if journal {

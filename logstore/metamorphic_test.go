@@ -107,8 +107,10 @@ func runMetamorph(t *testing.T, rng *rand.Rand, round int) int {
 		if round%2 == 1 {
 			o.JournalBytes = smallJournal
 		}
-		if round%4 < 2 {
+		if round%6 < 2 {
 			o.windows = eagerWindows()
+		} else if round%6 < 4 {
+			o.windows = eagerPads()
 		}
 	})
 	x.ensure()

@@ -23,6 +23,9 @@ func eagerWindows() *segment.WindowRules {
 	return &segment.WindowRules{Bytes: vfs.WindowPage, Eager: true}
 }
 
+// eagerPads let every log have zeros behind its end after whatever a system call writes, and no windows.
+func eagerPads() *segment.WindowRules { return &segment.WindowRules{PadBytes: 256, PadEager: true} }
+
 // mapped starts a store on a disk with room whose clock stands, so that every log gets small batches fast enough; it skips where
 // the file system has no windows.
 func mapped(t *testing.T, change ...func(*Options)) *harness {
@@ -119,6 +122,59 @@ func TestMappedAppends(t *testing.T) {
 	if maps := h.s.segments.MapsInUse(); maps != 0 {
 		t.Errorf("%d maps of a store that has just opened", maps)
 	}
+	quiet(t, h)
+}
+
+// TestPaddedAppends: the file of a log that grows fast by large batches ends with whole pieces of limits.WindowBytes, and where the log
+// does when its segment is sealed, when it rests, and after a stop.
+func TestPaddedAppends(t *testing.T) {
+	t.Parallel()
+	h := mapped(t)
+	p := h.partition("fast", relaxed, func(c *Config) { c.SegmentBytes = 10_000_000 })
+	value := strings.Repeat("x", 100_000)
+	first := activeLog(p)
+	padded, whole, log := 0, true, []string{}
+	for activeLog(p) == first {
+		put(t, p, records(value))
+		log = append(log, value)
+		if size := fileSize(t, first); activeLog(p) == first && size > p.SizeBytes() {
+			padded++
+			whole = whole && size%limits.WindowBytes == 0 && size < p.SizeBytes()+limits.WindowBytes
+		}
+	}
+	if sealed := p.segments.Load().all[0].SizeBytes.Load(); fileSize(t, first) != sealed {
+		t.Errorf("sealed with %d bytes, the file has %d", sealed, fileSize(t, first))
+	}
+	if padded < 20 || !whole {
+		t.Errorf("%d of %d batches had zeros behind them, want most; up to a multiple of %d: %t", padded, len(log), limits.WindowBytes, whole)
+	}
+	for fileSize(t, activeLog(p)) == p.segments.Load().active().SizeBytes.Load() {
+		put(t, p, records(value))
+		log = append(log, value)
+	}
+	put(t, p, records("small")) // into the zeros
+	log = append(log, "small")
+	expect(t, p, log...)
+	h.s.giveBackAhead(false)
+	h.s.giveBackAhead(false)
+	if size := p.segments.Load().active().SizeBytes.Load(); fileSize(t, activeLog(p)) != size {
+		t.Errorf("a log that rests has %d bytes, its file %d", size, fileSize(t, activeLog(p)))
+	}
+	for fileSize(t, activeLog(p)) == p.segments.Load().active().SizeBytes.Load() {
+		put(t, p, records(value))
+		log = append(log, value)
+	}
+	last, size := activeLog(p), p.segments.Load().active().SizeBytes.Load()
+	h.kill() // cuts the file; a process that dies does not
+	if err := os.Truncate(last, size+limits.WindowBytes); err != nil {
+		t.Fatal(err)
+	}
+	h.open()
+	p = h.partition("fast", relaxed)
+	if fileSize(t, last) != size {
+		t.Errorf("the file has %d bytes after a recovery, the log had %d", fileSize(t, last), size)
+	}
+	expect(t, p, log...)
 	quiet(t, h)
 }
 

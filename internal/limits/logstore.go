@@ -79,7 +79,8 @@ const (
 	// WindowDurableMs. One that fills a window within WindowQuickMs is mapped WindowMapBytes at a time. A segment with less
 	// than WindowLeastBytes to go gets none, and a log that grew by less than WindowRestBytes between two checkpoints gives
 	// it back. All windows together are bounded as space ahead is, and by one part in WindowMemoryShare of the memory that
-	// the process may take: they are dirty pages. A batch each WindowStaleMs is written by a system call all the same.
+	// the process may take: they are dirty pages. A batch each WindowStaleMs is written by a system call all the
+	// same. The file of a log that grows fast by batches of more than WindowBatchBytes ends at a multiple of WindowBytes.
 	WindowBytes        = 64 << 10
 	WindowMapBytes     = 1 << 20
 	WindowBatchBytes   = 16 << 10

@@ -75,6 +75,7 @@ func (g *Segment) AskAhead(sizeBytes, nowMs int64) {
 	bytes := min(sizeBytes/4, limits.AllocateBytes) &^ (limits.AllocateLeastBytes - 1)
 	g.AheadAt = sizeBytes + limits.AllocateLeastBytes
 	a := &g.env.ahead
+	g.window.pads = false
 	switch {
 	case !g.env.AllocatesAhead():
 		g.AheadAt = math.MaxInt64
@@ -83,6 +84,7 @@ func (g *Segment) AskAhead(sizeBytes, nowMs int64) {
 		select {
 		case a.wanted <- wantedAhead{g, sizeBytes + bytes}:
 			g.AheadAt = sizeBytes + bytes/2
+			g.window.pads = true
 		default: // it does not keep up: as without it
 			g.Release()
 		}

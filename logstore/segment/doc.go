@@ -6,7 +6,8 @@
 //
 // Env.StartAhead starts its one goroutine, which allocates space behind segments that grow fast. A segment whose last reference went away waits in its Env until Bury, which blocks.
 //
-// A segment that gets many small batches is longer than its log, by zeros that are mapped and written to (window.go). Window and file
+// A segment that gets many small batches is longer than its log, by zeros that are mapped and written to (window.go), and one that grows fast
+// by large ones by zeros that the next one is written over. Window and file
 // are those of whoever holds Partition.mu, or of whoever has the segment when nobody appends any more.
 //
 // # Locks

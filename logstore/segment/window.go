@@ -30,6 +30,7 @@ type window struct {
 	long    bool        // the file may be longer than the log
 	counted bool        // in Env.windows and Env.maps
 	refused bool        // the file system does not want to
+	pads    bool        // the log grows fast: see pad
 	synced  atomic.Bool // since a batch was written by a system call; whoever syncs sets it
 	askedMs int64       // when that was
 	pace    pace
@@ -49,9 +50,14 @@ type WindowRules struct {
 	Batches int32 // limits.WindowAfterBatches
 	Least   int64 // limits.WindowLeastBytes
 	Eager   bool  // for all that is small, wherever there is room at all: for tests
+
+	PadBytes int64 // what pad fills up to a multiple of, limits.WindowBytes at most; 0: nothing
+	PadEager bool  // whatever is written by a system call: for tests
 }
 
-var defaultWindows = WindowRules{Bytes: limits.WindowBytes, Batches: limits.WindowAfterBatches, Least: limits.WindowLeastBytes}
+var defaultWindows = WindowRules{
+	Bytes: limits.WindowBytes, Batches: limits.WindowAfterBatches, Least: limits.WindowLeastBytes, PadBytes: limits.WindowBytes,
+}
 
 // Appending is what a write has to know of its log.
 type Appending struct {
@@ -73,6 +79,9 @@ func (g *Segment) Write(f vfs.File, b []byte, at int64, a *Appending) error {
 			return g.writePlain(f, b, at, a.NowMs)
 		}
 	} else if !g.wantsWindow(len(b), at, a) || !g.moveWindow(f, at, end, a.NowMs) {
+		if g.wantsPad(len(b), end, a) {
+			g.pad(f, at, end)
+		}
 		return g.writePlain(f, b, at, a.NowMs)
 	}
 	if err := w.WriteAt(b, at); err != nil {
@@ -86,6 +95,34 @@ func (g *Segment) writePlain(f vfs.File, b []byte, at, nowMs int64) error {
 	g.window.askedMs = nowMs
 	_, err := f.WriteAt(b, at)
 	return err
+}
+
+// wantsPad decides for a batch that is going to be written by a system call. Where each commit syncs, the zeros would be written with
+// each batch.
+func (g *Segment) wantsPad(bytes int, end int64, a *Appending) bool {
+	w, rules := &g.window, &g.env.rules
+	if end <= w.zeroTo || rules.PadBytes == 0 || end%rules.PadBytes == 0 || end+rules.PadBytes > a.SegmentBytes {
+		return false
+	}
+	return w.pads && bytes > limits.WindowBatchBytes && !a.Synced || rules.PadEager
+}
+
+// pad writes zeros to where the batch that will stand at [at, end) is going to end, one aligned piece of the file. The page cache takes
+// such a piece as one folio, where it would take the end of this batch and the beginning of the next one in single pages, each with
+// a file system's work of its own; that is more than what the zeros cost. They are those of a window, only not mapped.
+func (g *Segment) pad(f vfs.File, at, end int64) {
+	w, bytes := &g.window, g.env.rules.PadBytes
+	from := end / bytes * bytes
+	to := from + bytes
+	from = max(from, at)
+	w.long = true
+	if _, err := f.WriteAt(zeros[:to-from], from); err != nil { // most likely the disk is full: the batch is tried without
+		w.pads = false
+		err = errors.Join(err, g.unmapWindow(), g.cut(f, at))
+		g.env.logger.Debug("no zeros behind the log", "file", g.Path(layout.LogSuffix), "error", err)
+		return
+	}
+	w.zeroTo = to
 }
 
 // wantsWindow decides for a batch that lies in none.
@@ -207,6 +244,7 @@ func (g *Segment) unmapWindow() error {
 
 // cut lets the file end at size, where the log does, if it may be longer. Nothing is mapped.
 func (g *Segment) cut(f vfs.File, size int64) error {
+	g.window.zeroTo = 0
 	if !g.window.long {
 		return nil
 	}
