@@ -6,7 +6,6 @@ import (
 	"kaas/codec/batch"
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
-	"kaas/logstore/groupcommit"
 	"kaas/logstore/index"
 	"kaas/logstore/producer"
 	"kaas/logstore/segment"
@@ -49,6 +48,9 @@ func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error
 			if vfs.IsFull(err) {
 				p.store.janitor.full()
 			}
+			if segment.IsShortened(err) {
+				p.fail(err)
+			}
 			err = p.wrap(err)
 		}
 		return result, err
@@ -67,10 +69,7 @@ func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error
 		p.store.committer.Delay(&p.commits, p.flushDueMs)
 	}
 	p.mu.Unlock()
-	groupcommit.Complete(waiters, nil)
-	if l := p.store.options.Listener; l != nil && moved {
-		l.Advanced(p)
-	}
+	p.announce(waiters, moved)
 	return result, nil
 }
 

@@ -479,3 +479,120 @@ func (c countedFile) WriteAt(p []byte, off int64) (int, error) {
 	}
 	return c.File.WriteAt(p, off)
 }
+
+// TestWindowsOfAVolumeAskTogether: of the appends to many logs of a volume one in a moment asks whether it is frozen.
+func TestWindowsOfAVolumeAskTogether(t *testing.T) {
+	t.Parallel()
+	var now, asks atomic.Int64 // now in µs
+	rules := eagerWindows()
+	rules.Clock = func() time.Duration { return time.Duration(now.Load()) * time.Microsecond }
+	h := mapped(t, func(o *Options) {
+		o.windows = rules
+		o.FS = &vfs.Faulty{FS: o.FS, Before: func(op vfs.Op) error {
+			if op.Kind == vfs.OpAsk {
+				asks.Add(1)
+			}
+			return nil
+		}}
+	})
+	logs := []*Partition{h.partition("a", relaxed), h.partition("b", relaxed), h.partition("c", relaxed)}
+	round := func() int64 {
+		before := asks.Load()
+		for _, p := range logs {
+			put(t, p, records("value"))
+		}
+		return asks.Load() - before
+	}
+	if got := round(); got != 3 {
+		t.Errorf("%d asks of 3 appends to a volume that is new", got)
+	}
+	for range vfs.WaryMs + 1 {
+		now.Add(1000)
+		round()
+	}
+	switch round() {
+	case 3:
+		t.Skip("this kernel's freezes are too fast")
+	case 0:
+	default:
+		t.Error("some appends ask when one has a moment ago")
+	}
+	now.Add(vfs.AskUs + 1)
+	if got := round(); got != 1 {
+		t.Errorf("%d asks of 3 appends a moment later", got)
+	}
+}
+
+// TestCutWhereTheLogEnds: a file that somebody cuts exactly where its log ends takes what fits into the rest of that page without a fault. When
+// that is seen, at the next page, at a sync, when the log rests or rolls, the partition is offline, and its recovery goes on with what the
+// file has; what it has not is not served as zeros.
+func TestCutWhereTheLogEnds(t *testing.T) {
+	t.Parallel()
+	write := func(p *Partition, b []byte) { _, _ = p.Append(b, AppendOptions{}) } // how it ends is seen from the log
+	for name, notice := range map[string]func(h *harness, p *Partition, nowMs *atomic.Int64){
+		"fault": func(_ *harness, p *Partition, _ *atomic.Int64) {
+			for range 5 {
+				write(p, records(strings.Repeat("x", 1000)))
+			}
+		},
+		"a batch a second": func(_ *harness, p *Partition, nowMs *atomic.Int64) {
+			nowMs.Add(limits.WindowStaleMs + 1)
+			write(p, records("late"))
+		},
+		"large batch": func(_ *harness, p *Partition, _ *atomic.Int64) {
+			write(p, records(strings.Repeat("x", 2*limits.WindowBytes)))
+		},
+		"roll": func(_ *harness, p *Partition, _ *atomic.Int64) {
+			c := p.Config()
+			c.SegmentBytes = 100
+			p.SetConfig(c)
+			write(p, records("next"))
+		},
+		"rest": func(h *harness, p *Partition, _ *atomic.Int64) {
+			h.s.giveBackAhead(true)
+			write(p, records("next"))
+		},
+		"sync": func(_ *harness, p *Partition, _ *atomic.Int64) { p.syncFiles() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var nowMs atomic.Int64
+			nowMs.Store(1_000_000)
+			h := mapped(t, func(o *Options) {
+				o.Clock, o.ReopenIntervalMs = func() time.Time { return time.UnixMilli(nowMs.Load()) }, 1
+			})
+			p := h.partition("t", relaxed)
+			kept := fill(t, p, 0, 20)
+			size := p.SizeBytes()
+			if size%vfs.WindowPage > vfs.WindowPage-500 {
+				t.Fatalf("the log ends at %d: no room in its page", size)
+			}
+			if err := os.Truncate(activeLog(p), size); err != nil {
+				t.Fatal(err)
+			}
+			put(t, p, records("lost")) // acknowledged
+			end := p.SizeBytes()
+			notice(h, p, &nowMs)
+			eventually(t, func() error {
+				if err := p.Err(); err != nil {
+					return err
+				}
+				if !strings.Contains(h.logs.String(), "partition is back") {
+					return errors.New("it was not taken offline")
+				}
+				return nil
+			})
+			for _, want := range []string{"somebody has cut the file", activeLog(p), fmt.Sprintf("has %d bytes and its log ", size), "the disk lost records that were visible"} {
+				if !strings.Contains(h.logs.String(), want) {
+					t.Errorf("the log does not say %q:\n%s", want, h.logs)
+				}
+			}
+			if strings.Contains(h.logs.String(), "invalid memory address") || end == size {
+				t.Error(h.logs)
+			}
+			expect(t, p, kept...)
+			put(t, p, records("after"))
+			expect(t, p, append(kept, "after")...)
+		})
+	}
+}

@@ -13,6 +13,7 @@ const (
 	OpTruncate
 	OpAllocate
 	OpMap
+	OpAsk // a write to a window that asks first whether the file system takes it
 	OpDatasync
 	OpSyncDir
 	OpRename
@@ -139,12 +140,15 @@ func (f *faultyFile) Allocate(from, to int64) error {
 	return f.File.Allocate(from, to)
 }
 
-// MapWindow: a write to the window is an OpWrite.
+// MapWindow: a write to the window is an OpWrite, with an OpAsk in it where it asks.
 func (f *faultyFile) MapWindow(from, to int64) (Window, error) {
 	if err := f.f.before(Op{Kind: OpMap, Name: f.name, Offset: from, Len: int(to - from)}); err != nil {
 		return Window{}, pathError("mmap", f.name, err)
 	}
 	w, err := f.File.MapWindow(from, to)
+	if w.through == nil { // else asks come with a lock of Mem
+		w.asks = func() error { return f.f.before(Op{Kind: OpAsk, Name: f.name}) }
+	}
 	w.Through(func(p []byte, off int64, write func(p []byte, off int64) error) error {
 		_, err := f.write(p, off, func(p []byte, off int64) (int, error) { return len(p), write(p, off) })
 		return err

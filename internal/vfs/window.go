@@ -16,8 +16,10 @@ import (
 type Window struct {
 	mem     []byte
 	from    int64
-	fd      int
 	through windowHook
+	volume  *volume // nil: every write asks for itself
+	fd      int
+	asks    func() error // of a Faulty
 }
 
 // windowHook sees the writes of a window, and makes them by write.
@@ -77,21 +79,40 @@ func (w *Window) WriteAt(p []byte, off int64) error {
 	return w.write(p, off)
 }
 
-// write asks the file system first, by a write of no bytes, and then copies. A page that was written back since it was written to last
-// has to be made writable by the file system, which waits while that is frozen. A thread that waits so in a system call gives its
-// scheduling slot away; one that faults keeps it, and the next collection of garbage would wait for it, and everything with that. Nor
-// may the kernel be made to fault instead: it would wait with the lock of the address space.
+// write makes sure first that the file system takes writes (volume), and then copies.
 func (w *Window) write(p []byte, off int64) error {
+	if v := w.volume; v == nil {
+		if err := w.ask(); err != nil {
+			return err
+		}
+	} else if now := v.clock(); !v.fresh(now) {
+		if err := w.ask(); err != nil {
+			return err
+		}
+		v.passed(now)
+	}
+	return copyGuarded(w.mem[off-w.from:], p)
+}
+
+// ask waits, in a system call, while the file system is frozen: by a write of no bytes.
+func (w *Window) ask() error {
+	if w.asks != nil {
+		if err := w.asks(); err != nil {
+			return err
+		}
+	}
 	for {
-		_, _, errno := unix.Syscall6(unix.SYS_PWRITE64, uintptr(w.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), 0, uintptr(off), 0, 0)
+		_, _, errno := unix.Syscall6(unix.SYS_PWRITE64, uintptr(w.fd), uintptr(unsafe.Pointer(&noBytes)), 0, uintptr(w.from), 0, 0)
 		if errno == 0 {
-			return copyGuarded(w.mem[off-w.from:], p)
+			return nil
 		}
 		if errno != unix.EINTR {
 			return errno
 		}
 	}
 }
+
+var noBytes byte
 
 // Populate makes the part of a window that the file has writable, [from, to), so that no write has to.
 func (w *Window) Populate(from, to int64) error {

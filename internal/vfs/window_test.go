@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -81,10 +83,11 @@ func TestWindowFault(t *testing.T) {
 	}
 }
 
-// TestWindowAsksTheFileSystemFirst: a write begins with a system call, where it may wait.
+// TestWindowAsksTheFileSystemFirst: a write begins with a system call, where it may wait, unless another one has returned from it a moment ago.
 func TestWindowAsksTheFileSystemFirst(t *testing.T) {
 	t.Parallel()
 	f, w := windowOn(t, OS, filepath.Join(t.TempDir(), "f"))
+	fd := w.fd
 	w.fd = -1
 	if err := w.WriteAt([]byte("lost"), 0); !errors.Is(err, unix.EBADF) {
 		t.Errorf("a write that can't ask: %v", err)
@@ -92,6 +95,134 @@ func TestWindowAsksTheFileSystemFirst(t *testing.T) {
 	got := make([]byte, 4)
 	if _, err := f.ReadAt(got, 0); err != nil || string(got) != "\x00\x00\x00\x00" {
 		t.Errorf("read %q, %v", got, err)
+	}
+	a := newAsked(t, f)
+	w.fd, w.volume = fd, a.volume
+	a.trust(t, &w)
+	w.fd = -1
+	if err := w.WriteAt([]byte("kept"), 0); err != nil {
+		t.Errorf("a write that need not ask: %v", err)
+	}
+	a.pass(AskUs + 1)
+	if err := w.WriteAt([]byte("lost"), 0); !errors.Is(err, unix.EBADF) {
+		t.Errorf("a write that can't ask: %v", err)
+	}
+	if _, err := f.ReadAt(got, 0); err != nil || string(got) != "kept" {
+		t.Errorf("read %q, %v", got, err)
+	}
+	w.fd = fd
+}
+
+// asked is a volume with a clock that stands.
+type asked struct {
+	*volume
+	nowUs, n atomic.Int64
+}
+
+func newAsked(t *testing.T, f File) *asked {
+	t.Helper()
+	a := new(asked)
+	v := Volumes{Clock: func() time.Duration { return time.Duration(a.nowUs.Load()) * time.Microsecond }}
+	a.volume = v.of(f.FD())
+	if a.volume == nil {
+		t.Fatal("no volume")
+	}
+	a.alone = false // whatever this machine's kernel is
+	return a
+}
+
+func (a *asked) pass(us int64) { a.nowUs.Add(us) }
+
+// trust writes for so long that asks are shared.
+func (a *asked) trust(t *testing.T, w *Window) {
+	t.Helper()
+	for range WaryMs + 1 {
+		a.pass(1000)
+		if err := w.WriteAt([]byte("x"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWindowsShareTheirAsks: one ask serves all windows of a volume for a moment; after one that took long, and after a time without
+// any, each write asks for itself.
+func TestWindowsShareTheirAsks(t *testing.T) {
+	t.Parallel()
+	f, w := windowOn(t, OS, filepath.Join(t.TempDir(), "f"))
+	_, other := windowOn(t, OS, filepath.Join(t.TempDir(), "g"))
+	a := newAsked(t, f)
+	w.volume, other.volume = a.volume, a.volume
+	askUs := int64(0)
+	count := func() error { a.n.Add(1); a.pass(askUs); return nil }
+	w.asks, other.asks = count, count
+	step := func(what string, window *Window, passUs, want int64) {
+		t.Helper()
+		a.pass(passUs)
+		before := a.n.Load()
+		if err := window.WriteAt([]byte("x"), 0); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.n.Load() - before; got != want {
+			t.Errorf("%s: %d asks, want %d", what, got, want)
+		}
+	}
+	wary := func(what string) {
+		t.Helper()
+		for range WaryMs - 1 {
+			step(what, &w, 1000, 1)
+			step(what+", at once", &other, 0, 1)
+		}
+		step("trusted again", &w, 2000, 1)
+		step("trusted again, at once", &other, 0, 0)
+	}
+	wary("new")
+	step("within", &other, AskUs, 0)
+	step("behind", &other, 1, 1)
+	step("within, another window", &w, AskUs, 0)
+	askUs = SlowAskUs
+	step("slow", &w, 1, 1)
+	askUs = 0
+	wary("after a slow one")
+	step("after a pause", &w, AskGapUs, 1)
+	wary("after a pause")
+	a.alone = true
+	step("not here", &w, 0, 1)
+}
+
+// TestWindowAskThatWaits: while an ask waits no other write passes without an ask of its own, nor by what the one that waited tells when
+// it is through, which is old.
+func TestWindowAskThatWaits(t *testing.T) {
+	t.Parallel()
+	f, w := windowOn(t, OS, filepath.Join(t.TempDir(), "f"))
+	_, other := windowOn(t, OS, filepath.Join(t.TempDir(), "g"))
+	a := newAsked(t, f)
+	w.volume, other.volume = a.volume, a.volume
+	a.trust(t, &w)
+	a.pass(AskUs + 1)
+	frozen, asking := make(chan struct{}), make(chan struct{}, 2)
+	wait := func() error { asking <- struct{}{}; <-frozen; return nil }
+	w.asks, other.asks = wait, wait
+	done := make(chan error, 2)
+	for _, x := range []*Window{&w, &other} {
+		go func() { done <- x.WriteAt([]byte("x"), 0) }()
+		<-asking // the second one, too
+	}
+	a.pass(1_000_000)
+	close(frozen)
+	if err := errors.Join(<-done, <-done); err != nil {
+		t.Fatal(err)
+	}
+	if a.fresh(a.clock()) {
+		t.Error("an ask that began before the thaw lets others pass")
+	}
+	for range 2 {
+		if err := w.WriteAt([]byte("x"), 0); err != nil {
+			t.Fatal(err)
+		}
+		if len(asking) != 1 {
+			t.Errorf("%d asks of a write after the thaw", len(asking))
+		}
+		<-asking
 	}
 }
 

@@ -33,6 +33,7 @@ type Env struct {
 	asides  atomic.Int64 // segments that were moved aside
 	windows atomic.Int64 // how many segments have one
 	rules   WindowRules
+	volumes vfs.Volumes
 }
 
 // LookupCounters count what should be rare.
@@ -47,6 +48,7 @@ func NewEnv(fsys vfs.FS, logger *slog.Logger, clock func() time.Time, lookups *L
 	if windows != nil {
 		e.rules = *windows
 	}
+	e.volumes.Clock = e.rules.Clock
 	e.dead.wake = make(chan struct{}, 1)
 	e.files.crowded = make(chan struct{}, 1)
 	e.LimitFiles(limits.OpenFiles)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,6 +32,7 @@ type window struct {
 	counted bool        // in Env.windows and Env.maps
 	refused bool        // the file system does not want to
 	pads    bool        // the log grows fast: see pad
+	was     atomic.Bool // there has been one
 	synced  atomic.Bool // since a batch was written by a system call; whoever syncs sets it
 	askedMs int64       // when that was
 	pace    pace
@@ -53,6 +55,8 @@ type WindowRules struct {
 
 	PadBytes int64 // what pad fills up to a multiple of, limits.WindowBytes at most; 0: nothing
 	PadEager bool  // whatever is written by a system call: for tests
+
+	Clock func() time.Duration // see vfs.Volumes; for tests
 }
 
 var defaultWindows = WindowRules{
@@ -75,9 +79,15 @@ func (g *Segment) Write(f vfs.File, b []byte, at int64, a *Appending) error {
 	if end <= w.zeroTo && w.Covers(at, end) {
 		since := a.NowMs - w.askedMs
 		if w.synced.Load() || since > limits.WindowStaleMs || since < 0 { // the clock may jump
-			w.synced.Store(false)
+			if !w.synced.Swap(false) { // else Sync has looked
+				if err := g.whole(f, at); err != nil {
+					return err
+				}
+			}
 			return g.writePlain(f, b, at, a.NowMs)
 		}
+	} else if err := g.wholeBelowWindow(f, at); err != nil {
+		return err
 	} else if !g.wantsWindow(len(b), at, a) || !g.moveWindow(f, at, end, a.NowMs) {
 		if g.wantsPad(len(b), end, a) {
 			g.pad(f, at, end)
@@ -86,6 +96,31 @@ func (g *Segment) Write(f vfs.File, b []byte, at int64, a *Appending) error {
 	}
 	if err := w.WriteAt(b, at); err != nil {
 		return fmt.Errorf("%s: %w", g.Path(layout.LogSuffix), err)
+	}
+	return nil
+}
+
+var errShortened = errors.New("somebody has cut the file")
+
+// IsShortened says that somebody has cut a log file, and acknowledged batches with it.
+func IsShortened(err error) bool { return errors.Is(err, errShortened) }
+
+// whole fails when the file is shorter than its log. A window takes batches behind the end of a file, up to the end of a page, which are lost when
+// the page is written back, and would be zeros if the file was made longer. So it is asked whenever the file is, or may be.
+func (g *Segment) whole(f vfs.File, size int64) error {
+	has, err := f.Size()
+	if err == nil && has < size {
+		err = fmt.Errorf("%w: %s has %d bytes and its log %d; what is behind is lost: a recovery goes on with what is left. Find out who cuts files in the log directories",
+			errShortened, g.Path(layout.LogSuffix), has, size)
+	}
+	return err
+}
+
+// wholeBelowWindow is whole for a log that has a window, or whose file could not be cut.
+func (g *Segment) wholeBelowWindow(f vfs.File, size int64) error {
+	w := &g.window
+	if w.Mapped() || w.long && w.zeroTo == 0 {
+		return g.whole(f, size)
 	}
 	return nil
 }
@@ -212,6 +247,8 @@ func (g *Segment) mapWindow(f vfs.File, from, to int64) error {
 		w.refused = errors.Is(err, unix.EOPNOTSUPP)
 		return errors.Join(err, g.unmapWindow())
 	}
+	m.Share(&e.volumes)
+	w.was.Store(true)
 	w.Window = m
 	return nil
 }
@@ -248,6 +285,9 @@ func (g *Segment) cut(f vfs.File, size int64) error {
 	if !g.window.long {
 		return nil
 	}
+	if err := g.whole(f, size); err != nil {
+		return err
+	}
 	if err := f.Truncate(size); err != nil {
 		return err
 	}
@@ -257,8 +297,12 @@ func (g *Segment) cut(f vfs.File, size int64) error {
 }
 
 // TakeBack makes a failed write as if it had never been tried. When not even that works the next write goes to the same place, and
-// recovery cuts what is left there by its CRC or overwrites it: the end offset did not move. Caller: Partition.mu.
+// recovery cuts what is left there by its CRC or overwrites it: the end offset did not move. IsShortened of the result: the log has lost
+// batches, and needs a recovery. Caller: Partition.mu.
 func (g *Segment) TakeBack(f vfs.File, size int64, cause error) error {
+	if IsShortened(cause) {
+		return errors.Join(cause, g.unmapWindow())
+	}
 	g.window.long = true
 	return errors.Join(cause, g.unmapWindow(), g.cut(f, size))
 }
