@@ -11,7 +11,7 @@ RACE := $(foreach d,internal/bufpool internal/delay obs auth quota netio logstor
 # The race detector links against the C library.
 CC_FOUND := $(shell command -v gcc || command -v clang)
 
-.PHONY: build run test race lint generate e2e conformance kubernetes bench profile bench-compare bench-table bench-check bench-baseline fuzz-short nightly clean FORCE
+.PHONY: build run test race lint generate e2e conformance kubernetes pyroscope bench profile bench-compare bench-table bench-check bench-baseline fuzz-short nightly clean FORCE
 
 build: kaas
 
@@ -43,6 +43,7 @@ lint: bin/staticcheck bin/checklocks
 	$(GO) vet ./...
 	$(GO) vet -tags e2e ./e2e/...
 	$(GO) vet -tags kubernetes ./e2e/kubernetes
+	$(GO) vet -tags pyroscope ./e2e/pyroscope
 	$(GO) vet -tags guardtest ./cmd/... ./bench/...
 	$(GO) vet -tags invariants ./internal/... ./netio/... ./codec/...
 	bin/staticcheck ./...
@@ -69,6 +70,11 @@ conformance: build
 # first time on a machine it is built for about 10 minutes, see e2e/kubernetes/build.
 kubernetes: build
 	bin="$$(e2e/kubernetes/build)" && KUBERNETES_BIN="$$bin" KAAS_BIN=$(abspath kaas) $(GO) test -tags kubernetes -count=1 -v -timeout 10m ./e2e/kubernetes
+
+# The built binary pushes its profiles to a real Pyroscope server. The first time
+# on a machine that is built for about 3 minutes, see e2e/pyroscope/build.
+pyroscope: build
+	bin="$$(e2e/pyroscope/build)" && PYROSCOPE_BIN="$$bin" KAAS_BIN=$(abspath kaas) $(GO) test -tags pyroscope -count=1 -v -timeout 10m ./e2e/pyroscope
 
 # Where kaas stands against the limits of this machine: about 18 minutes, alone. Ctrl-C keeps
 # the rows of the scenarios that are through; what failed is a row and stops nothing.
