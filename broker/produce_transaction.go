@@ -32,6 +32,7 @@ func transactionalID(r *codec.Request, id []byte) string {
 // goes on with the request on whatever goroutine brings it.
 func (o *produceOperation) askCoordinator() {
 	o.broker.data.transactions.Begin(o.request.Session.ID)
+	add := o.version >= produceAddsPartitions
 	var asked []*producePartition
 	var partitions []coordinators.TopicPartition
 	var first batch.View
@@ -49,11 +50,10 @@ func (o *produceOperation) askCoordinator() {
 			p.fail(kerr.InvalidProducerIDMapping) // Kafka: one request has one transactional producer
 			continue
 		}
-		p.guard = p.state.log.BeginVerification(v.ProducerID(), v.ProducerEpoch(), v.BaseSequence())
+		p.guard = p.state.log.BeginVerification(v.ProducerID(), v.ProducerEpoch(), v.BaseSequence(), add)
 		asked = append(asked, p)
 		partitions = append(partitions, coordinators.TopicPartition{Topic: p.state.topicName, Partition: p.index})
 	}
-	add := o.version >= produceAddsPartitions
 	o.broker.coordinators.Enlist(o.transactionalID, first.ProducerID(), first.ProducerEpoch(), partitions, add, func(codes []int16) {
 		o.verified(asked, codes)
 	})

@@ -315,6 +315,7 @@ func transactionAnswers(t *testing.T, brokers [2]*broker) {
 		walkOldTransaction(t, x, version)
 	}
 	walkNewTransaction(t, x)
+	walkFirstSequences(t, x)
 	walkMarkers(t, x)
 	x.ask(t, "DescribeTransactions of none", func(int) kmsg.Request { return &kmsg.DescribeTransactionsRequest{} })
 	x.ask(t, "DescribeProducers of none", func(int) kmsg.Request { return &kmsg.DescribeProducersRequest{} })
@@ -437,6 +438,32 @@ func walkOffsetsInTransaction(t *testing.T, x *txnPair, version int16, s stamp) 
 	x.offsets(t, "a generation of a group that is not", version, s, func(r *kmsg.TxnOffsetCommitRequest) { r.Generation, r.MemberID = 3, "m" })
 	x.offsets(t, "a member", version, s, func(r *kmsg.TxnOffsetCommitRequest) { r.MemberID = "m" })
 	x.offsets(t, "an instance", version, s, func(r *kmsg.TxnOffsetCommitRequest) { r.InstanceID = ptr("i") })
+}
+
+// walkFirstSequences: where the partition knows nothing of a producer, that begins with 0
+// if the version of the first one who asked adds partitions itself, and anywhere else.
+func walkFirstSequences(t *testing.T, x *txnPair) {
+	for _, c := range []struct {
+		what  string
+		first int16 // Produce of a partition that is not in the transaction yet
+		then  int16
+	}{{"by an old version", -1, 11}, {"by a new version", -1, 12}, {"by the newest version", -1, 13}, {"by a new version after an old one", 11, 12}, {"by an old version after a new one", 12, 11}} {
+		id := fmt.Sprint("sequences-", c.what, x.unique)
+		x.init(t, c.what, 5, stamp{id, -1, -1}, 60_000)
+		s := stamp{id, int64(len(x.producers[0]) - 1), 0}
+		if c.first >= 0 {
+			x.write(t, "refused: "+c.what, c.first, s, 7)
+		}
+		if c.then < 12 {
+			x.addPartitions(t, c.what, 3, false, s, map[string][]int32{x.topic: {0}})
+		}
+		x.write(t, "not from the beginning "+c.what, c.then, s, 5)
+		x.write(t, "the next "+c.what, c.then, s, 6)
+		x.write(t, "the beginning "+c.what, c.then, s, 0)
+		x.write(t, "the second "+c.what, c.then, s, 1)
+		x.end(t, c.what, 4, s, true)
+		x.settle(t, id)
+	}
 }
 
 // walkNewTransaction: each end raises the epoch, and a record or an offset adds itself.

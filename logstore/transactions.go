@@ -4,11 +4,13 @@ import "kaas/logstore/producer"
 
 // BeginVerification begins to verify a producer's first batch of a transaction in this partition (KIP-890): the guard goes
 // with its append, after the coordinator has said yes. 0: the transaction is open already.
-func (p *Partition) BeginVerification(producerID int64, epoch int16, sequence int32) (guard uint64) {
+// raisesEpoch: the producer raises its epoch with each transaction, so where the partition does not know it, it begins with
+// sequence 0: else ErrOutOfOrderSequence.
+func (p *Partition) BeginVerification(producerID int64, epoch int16, sequence int32, raisesEpoch bool) (guard uint64) {
 	nowMs := p.store.nowMs()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.producers.BeginVerification(producerID, epoch, sequence, nowMs)
+	return p.producers.BeginVerification(producerID, epoch, sequence, raisesEpoch, nowMs)
 }
 
 // CheckProducer says whether Append would refuse a coordinator's batch for the producer's epoch or, of a marker, for the

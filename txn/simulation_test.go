@@ -238,7 +238,7 @@ func (w *world) append(p *partition, c request, done func(code int16)) {
 	broker := w.broker
 	switch code := p.tryAppend(c, 0, done); {
 	case code == codeUnverified:
-		guard := p.BeginVerification(c.record())
+		guard := p.BeginVerification(c.record(), c.version >= Version2)
 		add := AddRequest{TransactionalID: c.id, ProducerID: c.producerID, ProducerEpoch: c.epoch, Partitions: []TopicPartition{p.topic}, ClientVersion: c.version}
 		verified := func(code int16) {
 			if broker != w.broker {

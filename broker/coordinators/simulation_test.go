@@ -371,7 +371,7 @@ func (w *world) produce(c *request, output int32, r coordtest.Record, done func(
 		}
 		return
 	}
-	guard := p.BeginVerification(r)
+	guard := p.BeginVerification(r, c.version >= txn.Version2)
 	w.enlist(c, TopicPartition{Topic: "out", Partition: output}, func(enlisted int16) {
 		w.inside(func() {
 			if enlisted == 0 {

@@ -79,9 +79,9 @@ type Record struct {
 	Value      string
 }
 
-// BeginVerification returns the guard for the record.
-func (p *Partition) BeginVerification(r Record) uint64 {
-	return p.states.BeginVerification(r.ProducerID, r.Epoch, r.Sequence, 0)
+// BeginVerification returns the guard for the record; raisesEpoch as that of a log.
+func (p *Partition) BeginVerification(r Record, raisesEpoch bool) uint64 {
+	return p.states.BeginVerification(r.ProducerID, r.Epoch, r.Sequence, raisesEpoch, 0)
 }
 
 // Append appends the record and calls done after its commit, unless it returns an

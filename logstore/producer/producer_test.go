@@ -106,6 +106,40 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// Where nothing is known of a producer that raises its epoch with each transaction, it begins with sequence 0
+// (ProducerAppendInfo.checkSequence); any other may begin anywhere. Who asks first says which it is.
+func TestVerificationOfFirstSequence(t *testing.T) {
+	t.Parallel()
+	build := func(sequence int32) batch.View {
+		b := batch.Builder{Transactional: true, HasProducer: true, ProducerID: 7, BaseSequence: sequence}
+		b.Append(0, nil, []byte("v"))
+		records, err := b.Build(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return records
+	}
+	for raisesEpoch, want := range map[bool]error{false: nil, true: ErrOutOfOrderSequence} {
+		s := New()
+		guard := s.BeginVerification(7, 0, 5, raisesEpoch, 0)
+		s.BeginVerification(7, 0, 5, !raisesEpoch, 0)
+		if err := s.CheckGuard(build(5), guard); !errors.Is(err, want) {
+			t.Errorf("raises its epoch %v: %v", raisesEpoch, err)
+		}
+		s.BeginVerification(7, 0, 0, raisesEpoch, 0)
+		if err := s.CheckGuard(build(0), guard); err != nil {
+			t.Errorf("raises its epoch %v: %v", raisesEpoch, err)
+		}
+		// Check knows where the producer stands once the partition knows it.
+		s.Apply(build(4), Marker{}, Position{}, 0)
+		s.Apply(batch.EndTxnMarker(nil, 7, 0, true, 1, 0), Marker{valid: true, commit: true}, Position{Offset: 1}, 0)
+		guard = s.BeginVerification(7, 0, 5, raisesEpoch, 0)
+		if _, err := s.Check(build(5), true); errors.Join(err, s.CheckGuard(build(5), guard)) != nil {
+			t.Errorf("raises its epoch %v, known: %v", raisesEpoch, err)
+		}
+	}
+}
+
 func TestVerification(t *testing.T) {
 	t.Parallel()
 	s := New()
@@ -136,8 +170,8 @@ func TestVerification(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The later of two first batches asks first, and may not begin.
-	guard := s.BeginVerification(7, 0, 1, 0)
-	if again := s.BeginVerification(7, 0, 0, 0); again != guard || guard == 0 {
+	guard := s.BeginVerification(7, 0, 1, false, 0)
+	if again := s.BeginVerification(7, 0, 0, false, 0); again != guard || guard == 0 {
 		t.Fatalf("guards %d and %d", guard, again)
 	}
 	if err := s.CheckGuard(second, guard); !errors.Is(err, ErrOutOfOrderSequence) {
@@ -153,7 +187,7 @@ func TestVerification(t *testing.T) {
 	if err := errors.Join(s.CheckVerified(second, 0), s.CheckGuard(second, 0)); err != nil {
 		t.Fatalf("an open transaction: %v", err)
 	}
-	if guard := s.BeginVerification(7, 0, 1, 0); guard != 0 {
+	if guard := s.BeginVerification(7, 0, 1, false, 0); guard != 0 {
 		t.Fatalf("an open transaction has guard %d", guard)
 	}
 	end()
@@ -162,18 +196,18 @@ func TestVerification(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A marker that comes between the coordinator's answer and the append takes the guard away.
-	guard = s.BeginVerification(7, 0, 1, 0)
+	guard = s.BeginVerification(7, 0, 1, false, 0)
 	end()
 	if err := s.CheckGuard(second, guard); !errors.Is(err, ErrInvalidTxnState) {
 		t.Fatal(err)
 	}
 	// An epoch to come asks, and is refused elsewhere: the right one, before or after it, has the same guard.
-	right := s.BeginVerification(7, 1, 3, 0)
+	right := s.BeginVerification(7, 1, 3, false, 0)
 	for _, ask := range []struct {
 		epoch            int16
 		sequence, lowest int32
 	}{{2, 4, 4}, {1, 0, 4}, {2, 5, 4}, {2, 1, 1}, {3, 2, 2}} {
-		if guard := s.BeginVerification(7, ask.epoch, ask.sequence, 0); guard != right {
+		if guard := s.BeginVerification(7, ask.epoch, ask.sequence, false, 0); guard != right {
 			t.Fatalf("epoch %d: guards %d and %d", ask.epoch, right, guard)
 		}
 		for sequence := range int32(6) {

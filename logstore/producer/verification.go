@@ -19,15 +19,18 @@ type verification struct {
 	guard uint64
 	epoch int16
 	// lowestSequence that asked: of several first batches only the first may begin, since a producer that the partition
-	// does not know may begin at any sequence.
+	// does not know may begin at any sequence, unless it raises its epoch.
 	lowestSequence int32
-	atMs           int64
+	// raisesEpoch with each transaction (transaction version 2): then its sequences begin with 0. Immutable: as Kafka, the
+	// first batch that asked decides.
+	raisesEpoch bool
+	atMs        int64
 }
 
 // BeginVerification returns the guard that goes with the append of a first batch, or 0 when the transaction is open
 // already and needs none. All epochs of a producer share it: an epoch to come, which the coordinator refuses, leaves the
-// right one verifiable.
-func (s *States) BeginVerification(producerID int64, epoch int16, sequence int32, nowMs int64) (guard uint64) {
+// right one verifiable. raisesEpoch: the producer raises its epoch with each transaction.
+func (s *States) BeginVerification(producerID int64, epoch int16, sequence int32, raisesEpoch bool, nowMs int64) (guard uint64) {
 	if s.Open(producerID, epoch) {
 		return 0
 	}
@@ -44,7 +47,7 @@ func (s *States) BeginVerification(producerID int64, epoch int16, sequence int32
 		s.verifying = map[int64]*verification{} // those that are forgotten here are refused, and begin again
 	}
 	s.lastGuard++
-	s.verifying[producerID] = &verification{guard: s.lastGuard, epoch: epoch, lowestSequence: sequence, atMs: nowMs}
+	s.verifying[producerID] = &verification{guard: s.lastGuard, epoch: epoch, lowestSequence: sequence, raisesEpoch: raisesEpoch, atMs: nowMs}
 	return s.lastGuard
 }
 
@@ -65,6 +68,9 @@ func (s *States) CheckGuard(v batch.View, guard uint64) error {
 	known := s.verifying[v.ProducerID()]
 	if known == nil || known.guard != guard {
 		return fmt.Errorf("%w: the transaction of producer %d ended while its first batch here was being verified", ErrInvalidTxnState, v.ProducerID())
+	}
+	if known.raisesEpoch && v.BaseSequence() != 0 && s.byID[v.ProducerID()] == nil { // of one that is known Check has decided
+		return fmt.Errorf("%w: producer %d begins with sequence %d instead of 0", ErrOutOfOrderSequence, v.ProducerID(), v.BaseSequence())
 	}
 	if v.BaseSequence() > known.lowestSequence {
 		return fmt.Errorf("%w: producer %d: sequence %d came, %d is still being verified", ErrOutOfOrderSequence, v.ProducerID(), v.BaseSequence(), known.lowestSequence)
