@@ -16,7 +16,7 @@ const (
 	AskUs     = 250
 	SlowAskUs = 500
 	AskGapUs  = 5_000
-	WaryMs    = 1_000
+	WaryMs    = 100
 )
 
 // Volumes know the file systems whose files have windows.
@@ -50,7 +50,7 @@ type Volumes struct {
 // The grace period is left out in three cases:
 //
 //   - A freeze that begins within a grace period of the last thaw: rcu_sync has its readers on the slow path still. So a volume that
-//     may have been frozen a moment ago is asked each time, for WaryMs, which is many grace periods. That is seen from an ask
+//     may have been frozen a moment ago is asked each time, for WaryMs: 30 ms after a thaw the grace periods are there again, measured. That is seen from an ask
 //     that took SlowAskUs, or from AskGapUs without an ask that passed: a freeze with its two grace periods between the locks takes
 //     longer. Who writes that seldom asks each time.
 //   - rcu_expedited: grace periods without ticks. Then every write asks, and on a machine of one CPU, where older kernels
