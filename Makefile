@@ -46,6 +46,7 @@ lint: bin/staticcheck bin/checklocks
 	$(GO) vet -tags pyroscope ./e2e/pyroscope
 	$(GO) vet -tags guardtest ./cmd/... ./bench/...
 	$(GO) vet -tags invariants ./internal/... ./netio/... ./codec/...
+	GOARCH=arm64 $(GO) build -o /dev/null ./cmd/kaas # not every system call of one has the other
 	bin/staticcheck ./...
 	# Annotated locks only: checklocks also guesses, from how often a lock is held.
 	$(GO) vet -vettool=$(abspath bin/checklocks) -inferred=false ./...
@@ -74,7 +75,7 @@ kubernetes: build
 # The built binary pushes its profiles to a real Pyroscope server. The first time
 # on a machine that is built for about 3 minutes, see e2e/pyroscope/build.
 pyroscope: build
-	bin="$$(e2e/pyroscope/build)" && PYROSCOPE_BIN="$$bin" KAAS_BIN=$(abspath kaas) $(GO) test -tags pyroscope -count=1 -v -timeout 10m ./e2e/pyroscope
+	bin="$$(e2e/pyroscope/build)" && PYROSCOPE_BIN="$$bin/pyroscope" KAAS_BIN=$(abspath kaas) $(GO) test -tags pyroscope -count=1 -v -timeout 10m ./e2e/pyroscope
 
 # Where kaas stands against the limits of this machine: about 18 minutes, alone. Ctrl-C keeps
 # the rows of the scenarios that are through; what failed is a row and stops nothing.

@@ -196,7 +196,7 @@ func bothInParts(c *rig.PingPong, times int) error {
 // waiting are the calls by which threads wait for one another and for work.
 // Their number depends on the scheduler: they have a row of their own, with
 // room.
-var waiting = []string{"futex", "nanosleep", "sched_yield", "poll", "epoll_pwait", "epoll_wait", "epoll_pwait2", "tgkill", "getpid", "gettid",
+var waiting = []string{"futex", "nanosleep", "sched_yield", "poll", "ppoll", "epoll_pwait", "epoll_wait", "epoll_pwait2", "tgkill", "getpid", "gettid",
 	"rt_sigreturn", "rt_sigprocmask", "restart_syscall", "madvise", "clone", "clone3", "sigaltstack", "clock_nanosleep", "sched_getaffinity", "exit"}
 
 // How often threads wait is of two kinds: 12,000 times a GB when the loops keep each other busy, 27,000 when they let each other

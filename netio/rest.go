@@ -67,8 +67,9 @@ type rest struct {
 	found   [128]unix.EpollEvent // by the last wait
 	counter [8]byte              // of the loop's eventfd
 
-	asked [1]unix.PollFd  // argument of poll
-	event unix.EpollEvent // argument of epoll_ctl
+	asked  [1]unix.PollFd  // argument of ppoll, which arm64 has as well; so is
+	atOnce unix.Timespec   // a wait of 0
+	event  unix.EpollEvent // argument of epoll_ctl
 }
 
 // begin prepares rests.
@@ -118,7 +119,7 @@ func (r *rest) more() bool {
 		return true
 	}
 	r.asked[0] = unix.PollFd{Fd: int32(r.gnetFD), Events: unix.POLLIN}
-	n, _, errno := unix.RawSyscall(unix.SYS_POLL, uintptr(unsafe.Pointer(&r.asked)), 1, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&r.asked)), 1, uintptr(unsafe.Pointer(&r.atOnce)), 0, 0, 0)
 	return n != 0 || errno != 0
 }
 
