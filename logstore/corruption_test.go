@@ -313,23 +313,24 @@ func TestLyingCountsAreHarmless(t *testing.T) {
 	}
 }
 
-// unreadable is a file system whose logs can't be read for a while.
-type unreadable struct {
+// wrappedLogs is a file system whose logs are seen through what wrap returns.
+type wrappedLogs struct {
 	vfs.FS
-	now *atomic.Bool
+	wrap func(vfs.File) vfs.File
 }
 
-type unreadableFile struct {
-	vfs.File
-	now *atomic.Bool
-}
-
-func (u unreadable) OpenFile(name string, flag vfs.Flag) (vfs.File, error) {
-	f, err := u.FS.OpenFile(name, flag)
+func (w wrappedLogs) OpenFile(name string, flag vfs.Flag) (vfs.File, error) {
+	f, err := w.FS.OpenFile(name, flag)
 	if err != nil || !strings.HasSuffix(name, ".log") {
 		return f, err
 	}
-	return unreadableFile{f, u.now}, nil
+	return w.wrap(f), nil
+}
+
+// unreadableFile can't be read for a while.
+type unreadableFile struct {
+	vfs.File
+	now *atomic.Bool
 }
 
 func (f unreadableFile) ReadAt(p []byte, off int64) (int, error) {
@@ -343,7 +344,9 @@ func (f unreadableFile) ReadAt(p []byte, off int64) (int, error) {
 func TestUnreadableLogIsNoWrongIndex(t *testing.T) {
 	t.Parallel()
 	var now atomic.Bool
-	h := start(t, func(o *Options) { o.FS = unreadable{vfs.OS, &now} })
+	h := start(t, func(o *Options) {
+		o.FS = wrappedLogs{vfs.OS, func(f vfs.File) vfs.File { return unreadableFile{f, &now} }}
+	})
 	p := h.partition("t", func(c *Config) { c.SegmentBytes, c.IndexIntervalBytes = 1000, 100 })
 	for i := range 30 {
 		put(t, p, records(fmt.Sprint(i)))

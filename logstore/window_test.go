@@ -424,7 +424,7 @@ func TestWindowsAskNowAndThen(t *testing.T) {
 	nowMs.Store(1_000_000)
 	h := mapped(t, func(o *Options) {
 		o.Clock = func() time.Time { return time.UnixMilli(nowMs.Load()) }
-		o.FS = countingWrites{o.FS, &asked}
+		o.FS = wrappedLogs{o.FS, func(f vfs.File) vfs.File { return countedFile{f, &asked} }}
 	})
 	p := h.partition("t", relaxed)
 	values := fill(t, p, 0, 20)
@@ -454,23 +454,10 @@ func TestWindowsAskNowAndThen(t *testing.T) {
 	expect(t, p, values...)
 }
 
-// countingWrites counts what is written to logs, but for zeros, and not through a window.
-type countingWrites struct {
-	vfs.FS
-	writes *atomic.Int64
-}
-
+// countedFile counts what is written to it, but for zeros, and not through a window.
 type countedFile struct {
 	vfs.File
 	writes *atomic.Int64
-}
-
-func (c countingWrites) OpenFile(name string, flag vfs.Flag) (vfs.File, error) {
-	f, err := c.FS.OpenFile(name, flag)
-	if err == nil && strings.HasSuffix(name, ".log") {
-		f = countedFile{f, c.writes}
-	}
-	return f, err
 }
 
 func (c countedFile) WriteAt(p []byte, off int64) (int, error) {

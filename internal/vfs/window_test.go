@@ -131,6 +131,16 @@ func newAsked(t *testing.T, f File) *asked {
 	return a
 }
 
+// sharedWindows are two of one volume.
+func sharedWindows(t *testing.T) (a *asked, w, other Window) {
+	t.Helper()
+	f, w := windowOn(t, OS, filepath.Join(t.TempDir(), "f"))
+	_, other = windowOn(t, OS, filepath.Join(t.TempDir(), "g"))
+	a = newAsked(t, f)
+	w.volume, other.volume = a.volume, a.volume
+	return a, w, other
+}
+
 func (a *asked) pass(us int64) { a.nowUs.Add(us) }
 
 // trust writes for so long that asks are shared.
@@ -148,10 +158,7 @@ func (a *asked) trust(t *testing.T, w *Window) {
 // any, each write asks for itself.
 func TestWindowsShareTheirAsks(t *testing.T) {
 	t.Parallel()
-	f, w := windowOn(t, OS, filepath.Join(t.TempDir(), "f"))
-	_, other := windowOn(t, OS, filepath.Join(t.TempDir(), "g"))
-	a := newAsked(t, f)
-	w.volume, other.volume = a.volume, a.volume
+	a, w, other := sharedWindows(t)
 	askUs := int64(0)
 	count := func() error { a.n.Add(1); a.pass(askUs); return nil }
 	w.asks, other.asks = count, count
@@ -193,10 +200,7 @@ func TestWindowsShareTheirAsks(t *testing.T) {
 // it is through, which is old.
 func TestWindowAskThatWaits(t *testing.T) {
 	t.Parallel()
-	f, w := windowOn(t, OS, filepath.Join(t.TempDir(), "f"))
-	_, other := windowOn(t, OS, filepath.Join(t.TempDir(), "g"))
-	a := newAsked(t, f)
-	w.volume, other.volume = a.volume, a.volume
+	a, w, other := sharedWindows(t)
 	a.trust(t, &w)
 	a.pass(AskUs + 1)
 	frozen, asking := make(chan struct{}), make(chan struct{}, 2)

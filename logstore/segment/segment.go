@@ -91,7 +91,6 @@ type Segment struct {
 
 	reindexed  atomic.Bool // the index was made anew: its files hold nothing of it
 	unreadable atomic.Bool // a try to make it anew found that the log is damaged
-
 }
 
 type openFile struct {
