@@ -102,9 +102,10 @@ var layers = []layer{
 	{dir: "bench/goals", modules: []string{"github.com/spf13/cobra"}, why: "reads what was measured, and measures nothing"},
 	{dir: "bench", may: []string{"bench/baseline", "bench/generator", "bench/goals", "bench/rig"}, modules: []string{"github.com/twmb/franz-go", "github.com/spf13/cobra", "golang.org/x/sys/unix"}, why: "imports no room, so it cannot agree with a bug of one"},
 	{dir: "bench/commitbench", modules: []string{"golang.org/x/sys/unix"}, why: "system calls of its own: what it measures is below kaas"},
-	{dir: "e2e/kubernetes", modules: []string{"github.com/twmb/franz-go", "sigs.k8s.io/yaml"}, why: "imports no room; an API server and kaas judge the same manifests"},
-	{dir: "e2e/pyroscope", modules: []string{"github.com/twmb/franz-go/pkg/kgo"}, why: "imports no room; what a Pyroscope server has of a broker is asked of that server"},
-	{dir: "e2e", modules: []string{"github.com/twmb/franz-go"}, why: "imports no room, so it cannot agree with a bug of one"},
+	{dir: "e2e/process", why: "programs under test, whatever they are"},
+	{dir: "e2e/kubernetes", may: []string{"e2e/process"}, modules: []string{"github.com/twmb/franz-go", "sigs.k8s.io/yaml"}, why: "imports no room; an API server and kaas judge the same manifests"},
+	{dir: "e2e/pyroscope", may: []string{"e2e/process"}, modules: []string{"github.com/twmb/franz-go/pkg/kgo"}, why: "imports no room; what a Pyroscope server has of a broker is asked of that server"},
+	{dir: "e2e", may: []string{"e2e/process"}, modules: []string{"github.com/twmb/franz-go"}, why: "imports no room, so it cannot agree with a bug of one"},
 }
 
 func TestLayers(t *testing.T) {

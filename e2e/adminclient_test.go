@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"kaas/e2e/process"
 )
 
 // TestAdminClientAnswersAsKafka calls every method of Kafka's Java admin client, in
@@ -30,7 +32,7 @@ func TestAdminClientAnswersAsKafka(t *testing.T) {
 	for side, b := range brokers {
 		go func() {
 			command := javaCommand(t, javaClassPath(t), "-Xmx256M", "AdminSweep", b.address)
-			words := &tail{}
+			words := &process.Tail{}
 			command.Stderr = words
 			out, err := command.Output()
 			if err != nil {

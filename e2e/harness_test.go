@@ -5,20 +5,18 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"kaas/e2e/process"
 )
 
 // readyTimeout bounds a start. kaas needs milliseconds; the reference broker
@@ -35,7 +33,7 @@ type broker struct {
 	logDir     string
 	command    *exec.Cmd
 	exited     chan struct{} // closed when command has been waited for
-	stderr     *tail
+	stderr     *process.Tail
 	reference  bool     // Apache Kafka, whatever the target is
 	flags      []string // of kaas
 }
@@ -103,7 +101,7 @@ func (b *broker) start() {
 		b.command = exec.Command(binary, append([]string{"broker", b.properties}, b.flags...)...)
 	}
 	if b.stderr == nil {
-		b.stderr = &tail{}
+		b.stderr = &process.Tail{}
 	}
 	b.command.Stdout, b.command.Stderr = b.stderr, b.stderr
 	b.command.WaitDelay = 5 * time.Second // a grandchild may keep the pipes open
@@ -275,25 +273,12 @@ func fromRoot(t *testing.T, path string) string {
 	return absolute
 }
 
-// loopback is the host of all brokers of this process, and nobody else's: a port of
-// 127.0.0.1 would be free for a moment only, since clients get theirs from the same range.
-var loopback = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
-
-// givenAddresses were returned by freeAddress, which gives none twice.
-var givenAddresses sync.Map
-
 // freeAddress is an address that a broker can listen on later.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	for {
-		listener, err := net.Listen("tcp", loopback+":0")
-		must(t, err)
-		address := listener.Addr().String()
-		must(t, listener.Close())
-		if _, given := givenAddresses.LoadOrStore(address, true); !given {
-			return address
-		}
-	}
+	address, err := process.FreeAddress()
+	must(t, err)
+	return address
 }
 
 // testContext ends a little before the test's own deadline, so that a hang is
@@ -325,12 +310,7 @@ func eventually(t *testing.T, within time.Duration, check func() error) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = process.Must
 
 func mustContain(t *testing.T, text string, wanted ...string) {
 	t.Helper()
@@ -339,30 +319,6 @@ func mustContain(t *testing.T, text string, wanted ...string) {
 			t.Fatalf("this should contain %q:\n%s", want, lastLines(text))
 		}
 	}
-}
-
-// tail keeps the last 64 KiB that were written to it.
-type tail struct {
-	mu   sync.Mutex
-	kept []byte // guarded by mu
-}
-
-const tailBytes = 64 << 10
-
-func (w *tail) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.kept = append(w.kept, p...)
-	if excess := len(w.kept) - tailBytes; excess > 0 {
-		w.kept = append(w.kept[:0], w.kept[excess:]...)
-	}
-	return len(p), nil
-}
-
-func (w *tail) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return string(w.kept)
 }
 
 func lastLines(text string) string {

@@ -17,19 +17,21 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"kaas/e2e/process"
 )
 
 // javaProgram is a program of e2e/conformance that runs until it is killed.
 type javaProgram struct {
 	kill  func()
-	words *tail
+	words *process.Tail
 }
 
 // startJava starts one; the test's cleanup ends it.
 func startJava(t *testing.T, heap, program string, arguments ...string) *javaProgram {
 	t.Helper()
 	command := javaCommand(t, javaClassPath(t), heap, program, arguments...)
-	p := &javaProgram{words: &tail{}}
+	p := &javaProgram{words: &process.Tail{}}
 	command.Stdout, command.Stderr = p.words, p.words
 	must(t, command.Start())
 	p.kill = func() {

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"kaas/e2e/process"
 )
 
 func TestMain(m *testing.M) {
@@ -105,7 +107,7 @@ type toolServer struct {
 	command *exec.Cmd
 	stdin   io.WriteCloser
 	stdout  *bufio.Reader
-	words   *tail
+	words   *process.Tail
 }
 
 type toolAnswer struct {
@@ -204,7 +206,7 @@ func (p *toolServerPool) class(t *testing.T, name string) string {
 
 func startToolServer(t *testing.T, classPath string) *toolServer {
 	t.Helper()
-	s := &toolServer{command: javaCommand(t, classPath, "-Xmx256M", "ToolServer"), words: &tail{}}
+	s := &toolServer{command: javaCommand(t, classPath, "-Xmx256M", "ToolServer"), words: &process.Tail{}}
 	s.command.Stderr = s.words
 	stdin, err := s.command.StdinPipe()
 	must(t, err)

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"kaas/e2e/process"
 )
 
 // realFileLines is how many lines the produced file has. The issue asks for
@@ -177,7 +179,7 @@ type kcatRecord struct {
 type kcatMember struct {
 	command *exec.Cmd
 	output  string
-	stderr  *tail
+	stderr  *process.Tail
 	counted int   // whole lines before readTo
 	readTo  int64 // where counting goes on
 }
@@ -186,7 +188,7 @@ func joinGroup(t *testing.T, b *broker, group, topic string) *kcatMember {
 	t.Helper()
 	output, err := os.CreateTemp(t.TempDir(), "kcat-*.txt")
 	must(t, err)
-	member := &kcatMember{output: output.Name(), stderr: &tail{}}
+	member := &kcatMember{output: output.Name(), stderr: &process.Tail{}}
 	member.command = exec.Command("kcat", "-b", b.address, "-u", "-f", "%p %o %s\n",
 		"-X", "auto.offset.reset=earliest", "-X", "heartbeat.interval.ms=500", "-X", "auto.commit.interval.ms=250", "-G", group, topic)
 	member.command.Stdout, member.command.Stderr = output, member.stderr

@@ -15,6 +15,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"kaas/e2e/process"
 )
 
 // broker is a standalone kaas. Who comes by its plaintext listener may do everything,
@@ -24,7 +26,7 @@ type broker struct {
 	address   string
 	sasl      string
 	resources string
-	log       *tail
+	log       *process.Tail
 	command   *exec.Cmd
 	ended     chan struct{}
 }
@@ -33,7 +35,11 @@ type broker struct {
 func startBroker(t *testing.T, files map[string]string) *broker {
 	t.Helper()
 	dir := t.TempDir()
-	b := &broker{t: t, address: freeAddress(), sasl: freeAddress(), resources: filepath.Join(dir, "data", "resources"), log: &tail{}}
+	address, err := process.FreeAddress()
+	must(t, err)
+	sasl, err := process.FreeAddress()
+	must(t, err)
+	b := &broker{t: t, address: address, sasl: sasl, resources: filepath.Join(dir, "data", "resources"), log: &process.Tail{}}
 	must(t, os.MkdirAll(b.resources, 0o755))
 	for name, text := range files {
 		b.write(name, text)
@@ -125,21 +131,4 @@ func (b *broker) context() context.Context {
 	return ctx
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// eventually waits for what another process does; it fails after a long time only.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	end := time.Now().Add(time.Minute)
-	for !condition() {
-		if time.Now().After(end) {
-			t.Fatalf("not true in time: %s", what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
+var must, eventually = process.Must, process.Eventually

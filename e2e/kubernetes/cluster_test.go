@@ -3,7 +3,6 @@
 package kubernetes
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -22,9 +21,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"kaas/e2e/process"
 )
 
 // cluster is an API server over its own etcd, with the CustomResourceDefinitions of
@@ -70,8 +70,13 @@ func startCluster() (_ *cluster, err error) {
 	}
 	// Processes end in the order of their starts' opposite, then the directory goes.
 	stopCluster = append(stopCluster, func() { _ = os.RemoveAll(dir) })
-	etcd := "http://" + freeAddress()
-	peers := "http://" + freeAddress()
+	var at [3]string
+	for i := range at {
+		if at[i], err = process.FreeAddress(); err != nil {
+			return nil, err
+		}
+	}
+	etcd, peers, address := "http://"+at[0], "http://"+at[1], at[2]
 	log, err := spawn(filepath.Join(bin, "etcd"), "--data-dir="+filepath.Join(dir, "etcd"), "--unsafe-no-fsync", "--log-level=error",
 		"--listen-client-urls="+etcd, "--advertise-client-urls="+etcd, "--listen-peer-urls="+peers,
 		"--initial-advertise-peer-urls="+peers, "--initial-cluster=default="+peers)
@@ -85,9 +90,8 @@ func startCluster() (_ *cluster, err error) {
 	if err := errors.Join(writeKey(key), os.WriteFile(filepath.Join(dir, "tokens.csv"), []byte(token+",admin,1,system:masters\n"), 0o600)); err != nil {
 		return nil, err
 	}
-	address := freeAddress()
 	_, port, _ := net.SplitHostPort(address)
-	log, err = spawn(filepath.Join(bin, "kube-apiserver"), "--etcd-servers="+etcd, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
+	log, err = spawn(filepath.Join(bin, "kube-apiserver"), "--etcd-servers="+etcd, "--bind-address="+process.Loopback, "--advertise-address="+process.Loopback,
 		"--secure-port="+port, "--endpoint-reconciler-type=none", "--cert-dir="+filepath.Join(dir, "certificates"), "--token-auth-file="+filepath.Join(dir, "tokens.csv"),
 		"--authorization-mode=RBAC", "--service-account-issuer=https://127.0.0.1", "--service-account-key-file="+key,
 		"--service-account-signing-key-file="+key, "--service-cluster-ip-range=10.0.0.0/24")
@@ -148,29 +152,18 @@ func (c *cluster) objects(namespace, kinds string) map[string]object {
 	return out
 }
 
-// spawn starts a process that ends with the tests, or with this process.
-func spawn(program string, arguments ...string) (*tail, error) {
-	log := &tail{}
-	command := exec.Command(program, arguments...)
-	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := command.Start(); err != nil {
+// spawn starts a process that ends with the tests.
+func spawn(program string, arguments ...string) (*process.Tail, error) {
+	p, err := process.Start("", program, arguments...)
+	if err != nil {
 		return nil, err
 	}
-	ended := make(chan struct{})
-	go func() {
-		_ = command.Wait() // killed below
-		close(ended)
-	}()
-	stopCluster = append([]func(){func() {
-		_ = command.Process.Kill() // it may have ended
-		<-ended
-	}}, stopCluster...)
-	return log, nil
+	stopCluster = append([]func(){p.Kill}, stopCluster...)
+	return p.Said, nil
 }
 
 // await waits until a URL answers with 200.
-func await(client *http.Client, url string, log *tail) error {
+func await(client *http.Client, url string, log *process.Tail) error {
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		response, err := client.Get(url)
@@ -197,35 +190,4 @@ func writeKey(path string) error {
 		return err
 	}
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: raw}), 0o600)
-}
-
-func freeAddress() string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
-// tail keeps the last 64 KiB of a process' output.
-type tail struct {
-	mu   sync.Mutex
-	kept bytes.Buffer // guarded by mu
-}
-
-func (w *tail) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n, err := w.kept.Write(p)
-	if excess := w.kept.Len() - 64<<10; excess > 0 {
-		w.kept.Next(excess)
-	}
-	return n, err
-}
-
-func (w *tail) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.kept.String()
 }

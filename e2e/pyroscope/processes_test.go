@@ -3,15 +3,14 @@
 package pyroscope
 
 import (
-	"bytes"
 	"net"
 	"os"
-	"os/exec"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
+
+	"kaas/e2e/process"
 )
+
+var must, eventually = process.Must, process.Eventually
 
 // program is what a variable names that make sets.
 func program(t *testing.T, variable string) string {
@@ -23,85 +22,30 @@ func program(t *testing.T, variable string) string {
 	return path
 }
 
-// spawn starts a process in dir that ends with the test, or with this process.
-func spawn(t *testing.T, dir, program string, arguments ...string) *tail {
+// spawn starts a process in dir that ends with the test.
+func spawn(t *testing.T, dir, program string, arguments ...string) *process.Tail {
 	t.Helper()
-	log := &tail{}
-	command := exec.Command(program, arguments...)
-	command.Dir, command.Stdout, command.Stderr = dir, log, log
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(t, command.Start())
-	ended := make(chan struct{})
-	go func() {
-		_ = command.Wait() // killed below
-		close(ended)
-	}()
+	p, err := process.Start(dir, program, arguments...)
+	must(t, err)
 	t.Cleanup(func() {
-		_ = command.Process.Kill() // it may have ended
-		<-ended
+		p.Kill()
 		if t.Failed() {
-			t.Logf("last words of %s:\n%s", program, log)
+			t.Logf("last words of %s:\n%s", program, p.Said)
 		}
 	})
-	return log
+	return p.Said
 }
 
-// freeAddresses are n addresses of this machine that nobody listens at.
-func freeAddresses(t *testing.T, n int) (addresses []string) {
+func freeAddress(t *testing.T) string {
 	t.Helper()
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		defer listener.Close()
-		addresses = append(addresses, listener.Addr().String())
-	}
-	return addresses
+	address, err := process.FreeAddress()
+	must(t, err)
+	return address
 }
 
-func port(t *testing.T, address string) string {
+func freePort(t *testing.T) string {
 	t.Helper()
-	_, port, err := net.SplitHostPort(address)
+	_, port, err := net.SplitHostPort(freeAddress(t))
 	must(t, err)
 	return port
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// eventually waits for what another process does; it fails after a long time only.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	end := time.Now().Add(time.Minute)
-	for !condition() {
-		if time.Now().After(end) {
-			t.Fatalf("not after a minute: %s", what)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
-
-// tail keeps the last 64 KiB of a process' output.
-type tail struct {
-	mu   sync.Mutex
-	kept bytes.Buffer // guarded by mu
-}
-
-func (w *tail) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n, err := w.kept.Write(p)
-	if excess := w.kept.Len() - 64<<10; excess > 0 {
-		w.kept.Next(excess)
-	}
-	return n, err
-}
-
-func (w *tail) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.kept.String()
 }

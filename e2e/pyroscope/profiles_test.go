@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"kaas/e2e/process"
 )
 
 // server is a Pyroscope server with tenants.
@@ -27,12 +30,12 @@ type server struct {
 func startServer(t *testing.T) *server {
 	t.Helper()
 	dir := t.TempDir()
-	at := freeAddresses(t, 3)
+	port, host := freePort(t), process.Loopback
 	arguments := []string{
 		"-target=all", "-auth.multitenancy-enabled=true", "-self-profiling.disable-push=true", "-usage-stats.enabled=false", "-config.show_banner=false",
-		"-server.http-listen-address=127.0.0.1", "-server.http-listen-port=" + port(t, at[0]),
-		"-server.grpc-listen-address=127.0.0.1", "-server.grpc-listen-port=" + port(t, at[1]),
-		"-memberlist.bind-addr=127.0.0.1", "-memberlist.advertise-addr=127.0.0.1", "-memberlist.bind-port=" + port(t, at[2]),
+		"-server.http-listen-address=" + host, "-server.http-listen-port=" + port,
+		"-server.grpc-listen-address=" + host, "-server.grpc-listen-port=" + freePort(t),
+		"-memberlist.bind-addr=" + host, "-memberlist.advertise-addr=" + host, "-memberlist.bind-port=" + freePort(t),
 		"-pyroscopedb.data-path=" + filepath.Join(dir, "data"), "-storage.backend=filesystem", "-storage.filesystem.dir=" + filepath.Join(dir, "blocks"),
 		"-blocks-storage.bucket-store.sync-dir=" + filepath.Join(dir, "sync"), "-compactor.data-dir=" + filepath.Join(dir, "compactor"),
 	}
@@ -40,11 +43,11 @@ func startServer(t *testing.T) *server {
 		arguments = append(arguments, "-"+ring+".store=inmemory")
 	}
 	for _, ring := range []string{"distributor.ring", "compactor.ring", "query-scheduler.ring", "store-gateway.sharding-ring", "overrides-exporter.ring"} {
-		arguments = append(arguments, "-"+ring+".instance-addr=127.0.0.1")
+		arguments = append(arguments, "-"+ring+".instance-addr="+host)
 	}
-	spawn(t, dir, program(t, "PYROSCOPE_BIN"), append(arguments, "-ingester.lifecycler.addr=127.0.0.1", "-ingester.min-ready-duration=0s",
-		"-query-frontend.instance-addr=127.0.0.1")...)
-	s := &server{t: t, address: "http://" + at[0]}
+	spawn(t, dir, program(t, "PYROSCOPE_BIN"), append(arguments, "-ingester.lifecycler.addr="+host, "-ingester.min-ready-duration=0s",
+		"-query-frontend.instance-addr="+host)...)
+	s := &server{t: t, address: "http://" + net.JoinHostPort(host, port)}
 	eventually(t, "the Pyroscope server is ready", func() bool {
 		response, err := http.Get(s.address + "/ready")
 		if err != nil {
@@ -128,9 +131,9 @@ func (s *server) render(tenant, query string) (g graph) {
 }
 
 // startBroker starts a broker that pushes all kinds of profiles, with labels, and has it produce and fetch until the test ends.
-func startBroker(t *testing.T, s *server) *tail {
+func startBroker(t *testing.T, s *server) *process.Tail {
 	t.Helper()
-	dir, at := t.TempDir(), freeAddresses(t, 1)[0]
+	dir, at := t.TempDir(), freeAddress(t)
 	arguments := []string{"broker"}
 	for _, setting := range []string{
 		"listeners=PLAINTEXT://" + at, "log.dirs=" + dir, "http.address=", "node.id=7",
