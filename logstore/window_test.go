@@ -508,6 +508,9 @@ func TestWindowsOfAVolumeAskTogether(t *testing.T) {
 	if got := round(); got != 1 {
 		t.Errorf("%d asks of 3 appends a moment later", got)
 	}
+	if got := h.s.Counters().WindowAsks.Load(); got != asks.Load() {
+		t.Errorf("%d asks are counted of %d", got, asks.Load())
+	}
 }
 
 // TestCutWhereTheLogEnds: a file that somebody cuts exactly where its log ends takes what fits into the rest of that page without a fault. When

@@ -68,6 +68,7 @@ var Families = []Family{
 	{"kaas_commit_files_seconds", KindHistogram, nil, "Commits of one partition by a sync of its own files: what is too large for the journal, or where there is none.", "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs"},
 	{"kaas_commit_journal_bytes_total", KindCounter, nil, "Bytes written to the commit journals of log directories, padding included.", ""},
 	{"kaas_commit_journal_turns_total", KindCounter, nil, "Halves of those journals that were full; the logs that they held records of were then synced.", ""},
+	{"kaas_log_window_asks_total", KindCounter, nil, "Writes of no bytes that ask whether a volume is frozen, before small batches are copied into mapped memory: one serves the whole volume for a moment.", ""},
 	{"kaas_cleaner_rounds_total", KindCounter, nil, "Compactions of one log that came to their end.", ""},
 	{"kaas_cleaner_read_bytes_total", KindCounter, nil, "Bytes of batches that compactions read; those that are new since the last one twice.", ""},
 	{"kaas_cleaner_written_bytes_total", KindCounter, nil, "Bytes of batches that compactions kept and wrote.", ""},

@@ -176,6 +176,11 @@ func (p *Process) Memory() (resident, anonymous int64, err error) {
 
 // Mallocs reads how many objects the broker has allocated since its start.
 func Mallocs(httpAddress string) (int64, error) {
+	return Metric(httpAddress, "go_memstats_mallocs_total")
+}
+
+// Metric is the value of a metric without labels.
+func Metric(httpAddress, name string) (int64, error) {
 	client := &http.Client{Timeout: 10 * time.Second}
 	response, err := client.Get("http://" + httpAddress + "/metrics")
 	if err != nil {
@@ -187,12 +192,12 @@ func Mallocs(httpAddress string) (int64, error) {
 		return 0, err
 	}
 	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "go_memstats_mallocs_total "); ok {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
 			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 			return int64(n), err
 		}
 	}
-	return 0, errors.New("/metrics has no go_memstats_mallocs_total")
+	return 0, fmt.Errorf("/metrics has no %s", name)
 }
 
 // WarmMemory touches so much memory and gives it back, at once before a run.

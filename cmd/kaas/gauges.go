@@ -22,6 +22,7 @@ func storeMetrics(registry *obs.Registry, store *logstore.Store) {
 		"kaas_commit_round_partitions_total": counters.RoundTasks.Load,
 		"kaas_commit_journal_bytes_total":    counters.JournalBytes.Load,
 		"kaas_commit_journal_turns_total":    counters.JournalTurns.Load,
+		"kaas_log_window_asks_total":         counters.WindowAsks.Load,
 		"kaas_cleaner_rounds_total":          counters.CleanerRounds.Load,
 		"kaas_cleaner_read_bytes_total":      counters.CleanerReadBytes.Load,
 		"kaas_cleaner_written_bytes_total":   counters.CleanerWrittenBytes.Load,

@@ -22,6 +22,7 @@ const (
 // Volumes know the file systems whose files have windows.
 type Volumes struct {
 	Clock func() time.Duration // does not jump; nil: the system's
+	Asks  *atomic.Int64        // counts asks that passed; nil: nobody wants to know
 	mu    sync.Mutex
 	all   map[uint64]*volume // by device number. Owner: mu
 }
@@ -62,9 +63,10 @@ type Volumes struct {
 // segment, which writes a batch by a system call now and then.
 type volume struct {
 	clock     func() time.Duration
-	alone     bool         // nobody may rely on the ask of another. Immutable
-	passedNs  atomic.Int64 // when the newest ask that passed had begun
-	trustedNs atomic.Int64 // until then each write asks
+	asks      *atomic.Int64 // Volumes.Asks
+	alone     bool          // nobody may rely on the ask of another. Immutable
+	passedNs  atomic.Int64  // when the newest ask that passed had begun
+	trustedNs atomic.Int64  // until then each write asks
 }
 
 // fresh says that a write may go without asking. The order of the loads: whoever finds a freeze behind it says so in trustedNs before
@@ -75,6 +77,9 @@ func (v *volume) fresh(now time.Duration) bool {
 
 // passed tells the others of an ask that has passed.
 func (v *volume) passed(began time.Duration) {
+	if v.asks != nil {
+		v.asks.Add(1)
+	}
 	end, before := v.clock(), v.passedNs.Load()
 	if end-began >= SlowAskUs*time.Microsecond || int64(began)-before >= AskGapUs*1000 {
 		v.trustedNs.Store(int64(end) + WaryMs*1_000_000)
@@ -97,7 +102,7 @@ func (v *Volumes) of(fd int) *volume {
 		if v.all == nil {
 			v.all = map[uint64]*volume{}
 		}
-		x = &volume{clock: v.Clock, alone: !sharesAsks()}
+		x = &volume{clock: v.Clock, asks: v.Asks, alone: !sharesAsks()}
 		if v.Clock == nil {
 			started := time.Now()
 			x.clock = func() time.Duration { return time.Since(started) }

@@ -36,8 +36,9 @@ type Env struct {
 	volumes vfs.Volumes
 }
 
-// LookupCounters count what should be rare.
+// LookupCounters count what should be rare, for what it does.
 type LookupCounters struct {
+	WindowAsks         atomic.Int64 // whether a file system takes writes, before a batch was copied into a window (vfs.Volumes)
 	TimeLookupBatches  atomic.Int64 // batches decoded to answer a lookup by time
 	UndecodableBatches atomic.Int64 // batches that a lookup by time passed over because their records can't be decoded
 }
@@ -48,7 +49,7 @@ func NewEnv(fsys vfs.FS, logger *slog.Logger, clock func() time.Time, lookups *L
 	if windows != nil {
 		e.rules = *windows
 	}
-	e.volumes.Clock = e.rules.Clock
+	e.volumes.Clock, e.volumes.Asks = e.rules.Clock, &lookups.WindowAsks
 	e.dead.wake = make(chan struct{}, 1)
 	e.files.crowded = make(chan struct{}, 1)
 	e.LimitFiles(limits.OpenFiles)

@@ -31,7 +31,7 @@ func TestWindowsAreBounded(t *testing.T) {
 		{"space ahead", 50 << 30, limits.AllocatedBytes - limits.WindowBytes + 1, 0, false},
 		{"windows", 50 << 30, 0, limits.AllocatedBytes / limits.WindowBytes, false},
 	} {
-		e := NewEnv(room{vfs.NewMem(), x.usable}, nil, nil, nil, nil)
+		e := NewEnv(room{vfs.NewMem(), x.usable}, nil, nil, new(LookupCounters), nil)
 		e.ahead.held.Store(x.held)
 		e.windows.Store(x.windows)
 		if got := e.roomForWindow("/"); got != x.want {
