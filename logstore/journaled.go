@@ -29,9 +29,9 @@ type commitJournal struct {
 	// turn is held while blocks are written, from the look at a partition to the word that its records are durable. Nothing
 	// that produce, fetch or a watermark reads waits for it.
 	turn   sync.Mutex
-	block  journal.Block // owner: turn
-	parts  []roundPart   // in the block; owner: the group's goroutine
-	found  *foundJournal // of a start that could not apply all of it; nil: none. Set during Open
+	block  journal.Block     // owner: turn
+	parts  []roundPart       // in the block; owner: the group's goroutine
+	found  *journal.Contents // of a start that could not apply all of it, for its partitions that are not recovered; nil: none. Set during Open
 	worker sync.WaitGroup
 	hurry  atomic.Bool // the write-back does not rest: its half is wanted soon, or the store stops. Set under mu
 
@@ -64,9 +64,6 @@ type roundPart struct {
 	moved      bool
 }
 
-// foundJournal is what a start keeps for the partitions that it could not recover.
-type foundJournal struct{ contents *journal.Contents }
-
 // errJournalBusy: the journal has no room for a mark until its files are written back.
 //
 // errJournalGone: somebody has removed its files. What was acknowledged from it meanwhile stands in the logs, unsynced.
@@ -76,8 +73,7 @@ var (
 )
 
 func newCommitJournal(s *Store, d *logDir) *commitJournal {
-	j := &commitJournal{store: s, dir: d}
-	j.held = [2]map[*Partition]int64{{}, {}}
+	j := &commitJournal{store: s, dir: d, held: [2]map[*Partition]int64{{}, {}}}
 	if n := s.options.JournalBytes; n < 0 || n == 0 && !vfs.Local(d.path) {
 		j.state = journalOff
 	}
@@ -330,7 +326,7 @@ func (j *commitJournal) append(b *journal.Block, parts []roundPart) error {
 func (j *commitJournal) forget(p *Partition, baseOffset int64) error {
 	j.turn.Lock()
 	defer j.turn.Unlock()
-	if f := j.found; f != nil && f.contents.Has(p.topic, p.id) {
+	if f := j.found; f != nil && f.Has(p.topic, p.id) {
 		return fmt.Errorf("the commit journal of %s has records of it, and of a partition that could not be recovered", j.dir.path)
 	}
 	j.mu.Lock()
@@ -344,8 +340,7 @@ func (j *commitJournal) forget(p *Partition, baseOffset int64) error {
 	}
 	var b journal.Block
 	b.Reset()
-	e := journal.Entry{Topic: p.topic, TopicID: p.topicID, Partition: p.id, BaseOffset: baseOffset, Forget: true}
-	b.Add(&e, 0)
+	b.Add(&journal.Entry{Topic: p.topic, TopicID: p.topicID, Partition: p.id, BaseOffset: baseOffset, Forget: true}, 0)
 	if j.room(); file.Room() < b.Len() { // it goes on to the other half when it can
 		return errJournalBusy
 	}
@@ -444,37 +439,37 @@ func (j *commitJournal) retireAlone() {
 	}
 }
 
-// stop ends the worker; remove takes the journal away, for everything is written back. No commit runs any more.
+// stop ends the worker; remove takes the journal away, for everything is written back. That a write of it failed, or that its
+// files were removed, is no failure of the stop then: nobody needs what they hold. No commit runs any more.
 func (j *commitJournal) stop(remove bool) error {
 	j.mu.Lock()
-	state, file := j.state, j.journal
+	state := j.state
 	j.state = journalOff
 	j.hurry.Store(true)
 	j.mu.Unlock()
 	j.worker.Wait()
 	if j.found != nil {
-		return j.found.contents.Close()
+		return j.found.Close()
 	}
 	j.mu.Lock()
-	if file == nil { // one may have been made meanwhile
-		file = j.journal
-	}
+	file, failed := j.journal, j.failed // one may have been made meanwhile
 	j.journal = nil
+	needed := state == journalDead && (!j.free(0) || !j.free(1))
 	j.mu.Unlock()
 	switch {
 	case file == nil:
 		return nil
-	case remove && state != journalDead:
-		return file.Remove()
+	case remove && needed:
+		return errors.Join(fmt.Errorf("the commit journal of %s failed, and has records that no log has; the next start takes them from it: %w", j.dir.path, failed), file.Close())
 	case remove:
-		return errors.Join(fmt.Errorf("the commit journal of %s failed", j.dir.path), file.Close())
+		return file.Remove()
 	}
 	return file.Close()
 }
 
 // hold keeps a journal of which a partition needs more than a start could do. Called during Open only.
 func (j *commitJournal) hold(c *journal.Contents) {
-	j.found = &foundJournal{c}
+	j.found = c
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.state = journalOff

@@ -337,6 +337,59 @@ func TestJournalIsRemoved(t *testing.T) {
 	}
 }
 
+// TestStopOfADeadJournal: a stop fails by it, and says why it is dead, only when it has something that no log has.
+func TestStopOfADeadJournal(t *testing.T) {
+	t.Parallel()
+	t.Run("removed from outside", func(t *testing.T) {
+		t.Parallel()
+		h := journaled(t, nil)
+		p := h.partition("t")
+		put(t, p, records("0"))
+		if err := h.o.FS.Remove(filepath.Join("/data", journal.Names[h.s.dirs[0].journal.journal.Active()])); err != nil {
+			t.Fatal(err)
+		}
+		put(t, p, records("1")) // finds out, and syncs the log
+		if state := h.s.dirs[0].journal.state; state != journalDead {
+			t.Fatalf("state %d", state)
+		}
+		h.restart() // a stop without an error
+		for _, name := range journal.Names {
+			if _, err := h.o.FS.Stat(filepath.Join("/data", name)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s after a clean stop: %v", name, err)
+			}
+		}
+		if n := h.s.counters.RecoveredBytes.Load(); n != 0 {
+			t.Errorf("%d bytes scanned after a clean stop", n)
+		}
+		expect(t, h.partition("t"), "0", "1")
+	})
+	t.Run("a mark failed", func(t *testing.T) {
+		t.Parallel()
+		var broken atomic.Bool
+		errBroken := errors.New("the disk is broken")
+		h := journaled(t, func(op vfs.Op) error {
+			if broken.Load() && op.Kind == vfs.OpDatasync && strings.HasSuffix(op.Name, ".journal") {
+				return errBroken
+			}
+			return nil
+		})
+		p := h.partition("t")
+		put(t, p, records("0"))
+		j := h.s.dirs[0].journal
+		broken.Store(true)
+		if err := j.forget(p, 0); !errors.Is(err, errBroken) {
+			t.Fatalf("a mark: %v", err)
+		}
+		if err := j.stop(true); !errors.Is(err, errBroken) || !strings.Contains(err.Error(), "/data") { // before anything is written back
+			t.Errorf("stop: %v", err)
+		}
+		h.stop()
+		broken.Store(false)
+		h.open()
+		expect(t, h.partition("t"), "0")
+	})
+}
+
 // awaitWriteBack returns when no write-back runs. A round may begin the next one meanwhile, which a Wait for the journal's
 // WaitGroup does not bear.
 func awaitWriteBack(t testing.TB, j *commitJournal) {
