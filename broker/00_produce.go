@@ -311,7 +311,12 @@ func (o *produceOperation) appendOne(p *producePartition) (verified bool) {
 		Origin: logstore.OriginClient, LeaderEpoch: p.state.log.LeaderEpoch(), Verify: o.verify, Guard: p.guard,
 	})
 	if err != nil && errors.Is(err, logstore.ErrUnverified) {
-		return false
+		if !errors.Is(err, logstore.ErrInvalidProducerEpoch) {
+			return false
+		}
+		p.batch = nil
+		p.fail(kerr.InvalidProducerEpoch) // as the coordinator would: without a log start offset
+		return true
 	}
 	p.batch = nil
 	if err != nil {

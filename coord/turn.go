@@ -24,6 +24,11 @@ func (t *Turn) EmitInTransaction(producerID int64, producerEpoch int16, records 
 	return t.core.emitInTransaction(t, producerID, producerEpoch, records)
 }
 
+// CheckProducer is ErrProducerFenced when EmitInTransaction would be.
+func (t *Turn) CheckProducer(producerID int64, producerEpoch int16) error {
+	return t.core.checkProducer(producerID, producerEpoch, false, false, 0)
+}
+
 // EmitMarker ends the producer's transaction in this log: it replays the marker at
 // once and appends it as a control batch. raised: the epoch is above that of the
 // transaction, as it is from transaction version 2 on. ErrProducerFenced as above.

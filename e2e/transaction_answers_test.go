@@ -19,6 +19,7 @@ type txnPair struct {
 	*groupPair
 	unique    string
 	producers [2][]int64 // by order of their first appearance
+	foreign   stamp      // of another id, which the partition and the group's know
 }
 
 // producerID is what a request names: the id that a side gave as its nth, or n itself.
@@ -310,6 +311,7 @@ func transactionAnswers(t *testing.T, brokers [2]*broker) {
 	x := &txnPair{groupPair: &groupPair{pair: newPair(t, brokers, "txn"+unique, 2), group: "txn-group" + unique}, unique: unique}
 	x.awaitCoordinators(t)
 	x.awaitTransactions(t)
+	x.foreign = walkForeign(t, x)
 	walkInit(t, x)
 	for version := int16(0); version <= 4; version++ {
 		walkOldTransaction(t, x, version)
@@ -342,6 +344,21 @@ func (x *txnPair) awaitTransactions(t *testing.T) {
 	}
 }
 
+// walkForeign makes a transaction of one id whose stamps others use later.
+func walkForeign(t *testing.T, x *txnPair) stamp {
+	id := "foreign" + x.unique
+	x.init(t, "foreign", 4, stamp{id, -1, -1}, 60_000)
+	x.init(t, "foreign again", 4, stamp{id, -1, -1}, 60_000)
+	s := stamp{id, int64(len(x.producers[0]) - 1), 1}
+	x.addPartitions(t, "foreign", 3, false, s, map[string][]int32{x.topic: {0}})
+	x.write(t, "foreign", 11, s, 0)
+	x.addOffsets(t, "foreign", 3, s, x.group)
+	x.offsets(t, "foreign", 3, s, nil)
+	x.end(t, "foreign", 4, s, true)
+	x.settle(t, id)
+	return s
+}
+
 func walkInit(t *testing.T, x *txnPair) {
 	for version := int16(0); version <= 5; version++ {
 		id := fmt.Sprint("init-", version, x.unique)
@@ -359,7 +376,9 @@ func walkInit(t *testing.T, x *txnPair) {
 		for _, epoch := range []int16{1, 1, 0, 7, 2, -1} {
 			x.init(t, fmt.Sprint("with epoch ", epoch), version, stamp{id, last, epoch}, 10_000)
 		}
-		x.init(t, "with another's producer", version, stamp{id, unknownProducer, 1}, 10_000)
+		for what, w := range x.wrong(stamp{id, last, 1}) {
+			x.init(t, what, version, w, 10_000)
+		}
 		x.ask(t, "without transactions", func(int) kmsg.Request {
 			r := kmsg.NewPtrInitProducerIDRequest()
 			r.Version, r.TransactionTimeoutMillis = version, 0
@@ -368,12 +387,15 @@ func walkInit(t *testing.T, x *txnPair) {
 	}
 }
 
-// wrong are stamps that no coordinator may take.
-func wrong(s stamp, unique string) map[string]stamp {
+// wrong are stamps that no coordinator may take for s.
+func (x *txnPair) wrong(s stamp) map[string]stamp {
 	return map[string]stamp{
-		"an unknown transaction": {"unknown" + unique, s.producer, s.epoch}, "no transactional id": {"", s.producer, s.epoch},
+		"an unknown transaction": {"unknown" + x.unique, s.producer, s.epoch}, "no transactional id": {"", s.producer, s.epoch},
 		"another producer": {s.id, unknownProducer, s.epoch}, "an old epoch": {s.id, s.producer, s.epoch - 1}, "an epoch to come": {s.id, s.producer, s.epoch + 1},
-		"no producer": {s.id, -1, -1},
+		"no producer":                                    {s.id, -1, -1},
+		"the producer of another id":                     {s.id, x.foreign.producer, x.foreign.epoch},
+		"the producer of another id in an old epoch":     {s.id, x.foreign.producer, x.foreign.epoch - 1},
+		"the producer of another id in an epoch to come": {s.id, x.foreign.producer, x.foreign.epoch + 1},
 	}
 }
 
@@ -388,7 +410,7 @@ func walkOldTransaction(t *testing.T, x *txnPair, version int16) {
 	x.end(t, "before anything", version, s, true)
 	x.end(t, "an abort before anything", version, s, false)
 	x.look(t, "begun", id)
-	for what, w := range wrong(s, x.unique) {
+	for what, w := range x.wrong(s) {
 		x.write(t, what, 11, w, 0)
 		x.addPartitions(t, what, add, false, w, here)
 		x.addOffsets(t, what, version, w, x.group)
@@ -401,7 +423,7 @@ func walkOldTransaction(t *testing.T, x *txnPair, version int16) {
 	x.addPartitions(t, "good", add, false, s, here)
 	x.addPartitions(t, "good again", add, false, s, here)
 	x.write(t, "added", 11, s, 0)
-	for what, w := range wrong(s, x.unique) {
+	for what, w := range x.wrong(s) {
 		x.offsets(t, what, version, w, nil)
 	}
 	x.offsets(t, "before the group is added", version, s, nil)
@@ -477,7 +499,7 @@ func walkNewTransaction(t *testing.T, x *txnPair) {
 	s.epoch = 2
 	x.end(t, "a commit before anything", 5, s, true)
 	x.look(t, "begun", id)
-	for what, w := range wrong(s, x.unique) {
+	for what, w := range x.wrong(s) {
 		x.write(t, what, 12, w, 0)
 		x.offsets(t, what, 5, w, nil)
 		x.end(t, what, 5, w, true)
@@ -540,4 +562,11 @@ func walkMarkers(t *testing.T, x *txnPair) {
 		mark("a new epoch", version, s.producer, 2, 0, map[string][]int32{x.topic: {0}})
 		x.look(t, "marked", id)
 	}
+	mark("a new epoch where the transaction is not", 2, s.producer, 2, 0, map[string][]int32{x.topic: {1}})
+	x.ask(t, "Produce v12 to where only the partition knows of a newer epoch", func(side int) kmsg.Request {
+		r := x.produce(side, 12, -1, 1, transactionalBatch(x.producerID(side, s.producer), s.epoch, 0)).(*kmsg.ProduceRequest)
+		r.TransactionID = &id
+		return r
+	})
+	x.look(t, "refused by the partition", id)
 }

@@ -18,7 +18,11 @@ func (s *script) transactionCommands() map[string]func(words) {
 	return map[string]func(words){
 		"verify": func(w words) {
 			s.turn(func(m *Machine, t *coord.Turn) {
-				verified := m.NeedsVerification(t, scriptNumber(w.arg(0)), int16(scriptNumber(w.arg(1))))
+				verified, err := m.NeedsVerification(t, scriptNumber(w.arg(0)), int16(scriptNumber(w.arg(1))))
+				if err != nil {
+					s.printf("verify: %v", err)
+					return
+				}
 				s.verified[w.arg(0)] = verified
 				s.printf("verification needed: %v", verified != nil)
 			})

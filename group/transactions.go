@@ -92,14 +92,18 @@ func (x *transactions) expire(nowMs int64) {
 
 // NeedsVerification returns nil when the producer has offsets pending on this shard
 // with this epoch; else what goes with the commit, or with ReleaseVerification when
-// the coordinator says no.
-func (m *Machine) NeedsVerification(t *coord.Turn, producerID int64, epoch int16) *Verification {
+// the coordinator says no. coord.ErrProducerFenced: the log knows a newer epoch, so
+// nobody needs to be asked (UnifiedLog.maybeStartTransactionVerification).
+func (m *Machine) NeedsVerification(t *coord.Turn, producerID int64, epoch int16) (*Verification, error) {
+	if err := t.CheckProducer(producerID, epoch); err != nil {
+		return nil, err
+	}
 	if o := m.transactions.open[producerID]; o != nil && o.epoch == epoch {
-		return nil
+		return nil, nil
 	}
 	v := &Verification{producerID: producerID, epoch: epoch, sinceMs: t.NowMs}
 	m.transactions.verifying[producerID] = append(m.transactions.verifying[producerID], v)
-	return v
+	return v, nil
 }
 
 // ReleaseVerification ends one that led to no commit.

@@ -98,7 +98,11 @@ func (c *Coordinators) txnOffsetCommit(r *codec.Request) {
 	c.submit(request.Group, func(m *group.Machine, t *coord.Turn) {
 		var needed *group.Verification
 		if request.Version >= txnCommitAdds || c.config.CurrentTransactionPartitionVerification() {
-			needed = m.NeedsVerification(t, request.ProducerID, request.ProducerEpoch)
+			var err error
+			if needed, err = m.NeedsVerification(t, request.ProducerID, request.ProducerEpoch); err != nil {
+				failed(kerr.InvalidProducerEpoch.Code)
+				return
+			}
 		}
 		if needed == nil {
 			m.TxnOffsetCommit(t, valid, nil, done)

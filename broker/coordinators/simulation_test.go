@@ -390,7 +390,11 @@ func (w *world) produce(c *request, output int32, r coordtest.Record, done func(
 func (w *world) commitOffset(c *request, commit *kmsg.TxnOffsetCommitRequest, done func(code int16)) {
 	answer := func(r *kmsg.TxnOffsetCommitResponse) { done(r.Topics[0].Partitions[0].ErrorCode) }
 	w.onGroups(func(m *group.Machine, t *coord.Turn) {
-		needed := m.NeedsVerification(t, c.producerID, c.epoch)
+		needed, err := m.NeedsVerification(t, c.producerID, c.epoch)
+		if err != nil {
+			done(kerr.InvalidProducerEpoch.Code)
+			return
+		}
 		if needed == nil {
 			m.TxnOffsetCommit(t, commit, nil, answer)
 			return

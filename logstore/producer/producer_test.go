@@ -227,6 +227,9 @@ func TestVerification(t *testing.T) {
 	}
 	// A marker left over from the transaction before has the epoch of the open one.
 	add(build(3, 0))
+	if err := s.CheckVerified(build(2, 0), 0); !errors.Is(err, ErrInvalidProducerEpoch) { // nobody needs to be asked
+		t.Fatal(err)
+	}
 	stale := batch.View(batch.EndTxnMarker(nil, 7, 3, false, 1, 0))
 	if err := s.CheckRaised(stale); !errors.Is(err, ErrInvalidProducerEpoch) || !errors.Is(s.CheckEpochs(7, 3, true, true, 1), ErrInvalidProducerEpoch) {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrUnverified: the batch would begin a transaction that the coordinator was not asked about (KIP-890). Begin a
-// verification, ask, and append again with its guard.
+// verification, ask, and append again with its guard; in vain if it is an ErrInvalidProducerEpoch, too.
 var ErrUnverified = errors.New("the transaction is not verified")
 
 // verification is a producer's wish to begin a transaction here, which the transaction coordinator is being asked about
@@ -52,12 +52,16 @@ func (s *States) BeginVerification(producerID int64, epoch int16, sequence int32
 }
 
 // CheckVerified decides over a transactional batch before Check looks at it: the coordinator is asked first, also about
-// what turns out to be a repetition or out of order (Kafka: ReplicaManager.handleProduceAppend).
+// what turns out to be a repetition or out of order (Kafka: ReplicaManager.handleProduceAppend), but not about an epoch
+// that is known to be over (UnifiedLog.maybeStartTransactionVerification).
 func (s *States) CheckVerified(v batch.View, guard uint64) error {
-	if guard == 0 && !s.Open(v.ProducerID(), v.ProducerEpoch()) {
-		return ErrUnverified
+	if guard != 0 || s.Open(v.ProducerID(), v.ProducerEpoch()) {
+		return nil
 	}
-	return nil
+	if err := s.CheckEpochs(v.ProducerID(), v.ProducerEpoch(), false, false, 0); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnverified, err)
+	}
+	return ErrUnverified
 }
 
 // CheckGuard decides over a transactional batch that CheckVerified and Check have let through.
