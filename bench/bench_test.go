@@ -352,7 +352,7 @@ func TestContestFigures(t *testing.T) {
 	if err := checkRows("no such"); err == nil || !strings.Contains(err.Error(), "8 readers at the tail") {
 		t.Error(err)
 	}
-	if only := chosen(" storm ;latency"); !only("storm: 1 to 10") || !only(latencyRows) || only(restRows) || !chosen("")(restRows) {
+	if only := chosen(" storm ;latency"); !only("storm: 1 to 10") || !only(latencyRows) || only(restRows) || !chosen("")(restRows) || chosen("4 KB batches")("64 KB batches") {
 		t.Error("rows are chosen by parts of their names")
 	}
 }

@@ -5,11 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,6 +54,8 @@ type Driver struct {
 	sent    []int64   // batches, by partition; its producer's, of Wide changed between runs only
 	next    [][]int64 // the offset to fetch next, by set and partition; its consumer's
 	fetches atomic.Int64
+
+	patience time.Duration // with a connection that has no answer and a reader that has no record
 }
 
 func NewDriver(l Load, address string) *Driver {
@@ -69,7 +68,7 @@ func NewDriver(l Load, address string) *Driver {
 		batch, records = compressedBatch(random, l.BatchBytes, l.ValueBytes, kgo.ZstdCompression())
 	}
 	d := &Driver{Load: l, address: address, batch: len(batch), records: records,
-		sent: make([]int64, l.Partitions)}
+		sent: make([]int64, l.Partitions), patience: stalled}
 	for range max(l.FanOut, 1) {
 		d.next = append(d.next, make([]int64, l.Partitions))
 	}
@@ -117,18 +116,18 @@ func (d *Driver) Run(bytes int64) (Outcome, error) {
 	if d.Wide { // each producer sends as much as any other
 		perPartition = (perPartition + int64(d.Producers) - 1) / int64(d.Producers) * int64(d.Producers)
 	}
-	begin, fetchesBefore := time.Now(), d.fetches.Load()
+	fetchesBefore := d.fetches.Load()
 	goal := make([]int64, d.Partitions)
 	var left int64 // batches to read
 	for p := range goal {
 		goal[p] = (d.sent[p] + perPartition) * int64(d.records)
 		left += (goal[p] - d.next[0][p]) / int64(d.records)
 	}
-	errs := make(chan error, d.Producers+d.Consumers*len(d.next))
-	var wg sync.WaitGroup
+	crew, works := &crew{address: d.address, patience: d.patience}, []func(*link) error{}
 	for _, next := range d.next {
 		for c := range d.Consumers {
-			wg.Go(func() { errs <- d.consume(dealt(d.Partitions, d.Consumers, c), next, goal) })
+			f := &follower{d: d, partitions: dealt(d.Partitions, d.Consumers, c), next: next, goal: goal, highest: make([]int64, d.Partitions)}
+			works = append(works, f.run)
 		}
 	}
 	for c := range d.Producers {
@@ -137,15 +136,12 @@ func (d *Driver) Run(bytes int64) (Outcome, error) {
 		if d.Wide {
 			mine, requests = nil, perPartition/int64(d.Producers)
 		}
-		wg.Go(func() { errs <- d.produce(mine, requests) })
+		works = append(works, func(conn *link) error { return d.produce(conn, mine, requests) })
 	}
-	wg.Wait()
-	close(errs)
-	var failures []error
-	for err := range errs {
-		failures = append(failures, err)
+	if err := crew.begin(works); err != nil {
+		return Outcome{}, err
 	}
-	if err := errors.Join(failures...); err != nil {
+	if err := crew.wait(); err != nil {
 		return Outcome{}, err
 	}
 	batches := perPartition * int64(d.Partitions)
@@ -159,7 +155,7 @@ func (d *Driver) Run(bytes int64) (Outcome, error) {
 	if d.Producers == 0 {
 		moved = left
 	}
-	return Outcome{Bytes: moved * int64(d.batch), Produces: produces, Fetches: d.fetches.Load() - fetchesBefore, Took: time.Since(begin)}, nil
+	return Outcome{Bytes: moved * int64(d.batch), Produces: produces, Fetches: d.fetches.Load() - fetchesBefore, Took: time.Since(crew.began)}, nil
 }
 
 // dealt returns the partitions of one of so many hands.
@@ -173,16 +169,12 @@ func dealt(partitions, hands, hand int) (mine []int32) {
 // Patience bounds every wait for the other side.
 const Patience = 60 * time.Second
 
+// stalled is when a connection of a run is given up: its answers are due at once, and the slowest disk that was seen made one
+// wait for a few seconds.
+const stalled = 30 * time.Second
+
 // produce sends so many requests for its partitions in turn, or of Wide, where none is its own, for all of them at once.
-func (d *Driver) produce(partitions []int32, requests int64) error {
-	conn, err := net.Dial("tcp", d.address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * Patience)); err != nil {
-		return err
-	}
+func (d *Driver) produce(conn *link, partitions []int32, requests int64) error {
 	window := make(chan struct{}, d.InFlight)
 	acknowledged := make(chan error, 1)
 	go func() { acknowledged <- d.readAcks(conn, partitions, requests, window) }()
@@ -197,7 +189,7 @@ func (d *Driver) produce(partitions []int32, requests int64) error {
 			frame = d.frames[partitions[i%int64(len(partitions))]]
 		}
 		if _, err := conn.Write(frame); err != nil {
-			return fmt.Errorf("produce: %w", err)
+			return fmt.Errorf("produce: %w", errors.Join(err, <-acknowledged)) // no answer comes either
 		}
 	}
 	if err := <-acknowledged; err != nil {
@@ -207,7 +199,7 @@ func (d *Driver) produce(partitions []int32, requests int64) error {
 }
 
 // readAcks checks that each answer is of the partition and offset due.
-func (d *Driver) readAcks(conn net.Conn, partitions []int32, requests int64, window <-chan struct{}) error {
+func (d *Driver) readAcks(conn *link, partitions []int32, requests int64, window <-chan struct{}) error {
 	reader := bufio.NewReaderSize(conn, 64<<10)
 	next := make([]int64, d.Partitions) // of Wide: the lowest offset that may come, by partition
 	if d.Wide {
@@ -216,7 +208,13 @@ func (d *Driver) readAcks(conn net.Conn, partitions []int32, requests int64, win
 		}
 	}
 	for i := range requests {
+		if err := conn.expect(time.Now()); err != nil {
+			return err
+		}
 		answer, err := nextFrame(reader)
+		if timedOut(err) {
+			return fmt.Errorf("topic %s, partitions %v: answer %d of %d did not come within %v: %w", d.Topic, partitions, i+1, requests, conn.patience, err)
+		}
 		if err != nil {
 			return err
 		}
@@ -292,238 +290,4 @@ func nextFrame(reader *bufio.Reader) ([]byte, error) {
 		return nil, err
 	}
 	return reader.Peek(length)
-}
-
-// consume fetches until each of its partitions has come to its goal.
-func (d *Driver) consume(partitions []int32, next, goal []int64) error {
-	conn, err := net.Dial("tcp", d.address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * Patience)); err != nil {
-		return err
-	}
-	request, offsetAt := FetchFrame(d.Topic, partitions, d.MaxPartitionBytes, d.MaxBytes)
-	buffer := make([]byte, 1<<20)
-	for {
-		left := false
-		for i, p := range partitions {
-			binary.BigEndian.PutUint64(request[offsetAt[i]:], uint64(next[p]))
-			left = left || next[p] < goal[p]
-		}
-		if !left {
-			return nil
-		}
-		if _, err := conn.Write(request); err != nil {
-			return fmt.Errorf("fetch: %w", err)
-		}
-		if buffer, err = ReadAnswer(conn, buffer); err != nil {
-			return fmt.Errorf("fetch: %w", err)
-		}
-		if err := d.checkFetch(buffer, next); err != nil {
-			return fmt.Errorf("fetch: %w", err)
-		}
-		d.fetches.Add(1)
-	}
-}
-
-func ReadAnswer(conn net.Conn, buffer []byte) ([]byte, error) {
-	buffer = buffer[:cap(buffer)]
-	n, err := io.ReadAtLeast(conn, buffer, 4)
-	if err != nil {
-		return buffer, err
-	}
-	whole := 4 + int(binary.BigEndian.Uint32(buffer))
-	if whole > len(buffer) {
-		larger := make([]byte, whole+whole/4)
-		copy(larger, buffer[:n])
-		buffer = larger
-	}
-	if n < whole {
-		if _, err := io.ReadFull(conn, buffer[n:whole]); err != nil {
-			return buffer, err
-		}
-	}
-	return buffer[:whole], nil
-}
-
-// checkFetch looks at every batch's head; the records were checked when they
-// were made, and the broker checked the CRC.
-func (d *Driver) checkFetch(answer []byte, next []int64) error {
-	be := binary.BigEndian
-	at := 4 + 4 + 4 + 2 + 4 // length, correlation id, throttle time, error, session
-	if code := int16(be.Uint16(answer[12:])); code != 0 {
-		return fmt.Errorf("error %d", code)
-	}
-	at += 4 + 2 + len(d.Topic)
-	count := int(be.Uint32(answer[at:]))
-	at += 4
-	for range count {
-		p, code := int(be.Uint32(answer[at:])), int16(be.Uint16(answer[at+4:]))
-		if code != 0 {
-			return fmt.Errorf("partition %d: error %d", p, code)
-		}
-		aborted := int32(be.Uint32(answer[at+30:]))
-		if aborted > 0 {
-			return fmt.Errorf("partition %d: %d aborted transactions", p, aborted)
-		}
-		length := int(int32(be.Uint32(answer[at+38:])))
-		at += fetchPartitionHeaderBytes
-		records := answer[at : at+max(length, 0)]
-		at += len(records)
-		for len(records) >= batchHeaderBytes {
-			base, size := int64(be.Uint64(records)), 12+int(be.Uint32(records[batchLengthAt:]))
-			if size > len(records) {
-				break // Kafka may cut the last batch; it comes again whole
-			}
-			if base != next[p] {
-				return fmt.Errorf("partition %d: offset %d came where %d was due", p, base, next[p])
-			}
-			next[p] = base + int64(be.Uint32(records[batchLastDeltaAt:])) + 1
-			records = records[size:]
-		}
-	}
-	return nil
-}
-
-const (
-	invalidConfig = 40 // Errors.INVALID_CONFIG
-	tooFewBrokers = 38 // Errors.INVALID_REPLICATION_FACTOR: a controller says so while its broker has no lease, as at its start
-)
-
-// ErrInvalidConfig: the broker does not take a setting of a topic.
-var ErrInvalidConfig = errors.New("a setting is refused")
-
-// CreateTopic makes the load's topic and waits until every partition has a
-// leader and takes a fetch.
-func (d *Driver) CreateTopic(configs [][2]string) error {
-	conn, err := net.Dial("tcp", d.address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(Patience)); err != nil {
-		return err
-	}
-	// The batches' time is fixed and long ago: retention would take them.
-	configs = append(slices.Clone(configs), [2]string{"retention.ms", "-1"})
-	answer := make([]byte, 4096)
-	var code int16
-	for deadline := time.Now().Add(Patience); ; time.Sleep(50 * time.Millisecond) {
-		if _, err := conn.Write(CreateTopicFrame(d.Topic, int32(d.Partitions), configs)); err != nil {
-			return err
-		}
-		if answer, err = ReadAnswer(conn, answer); err != nil {
-			return err
-		}
-		// length, correlation id, throttle time, number of topics, name
-		code = int16(binary.BigEndian.Uint16(answer[16+2+len(d.Topic):]))
-		if code != tooFewBrokers || time.Now().After(deadline) {
-			break
-		}
-	}
-	switch code {
-	case 0:
-	case invalidConfig:
-		return fmt.Errorf("create topic %s: %w", d.Topic, ErrInvalidConfig)
-	default:
-		return fmt.Errorf("create topic %s: error %d", d.Topic, code)
-	}
-	request := MetadataFrame(d.Topic, false)
-	for deadline := time.Now().Add(Patience); ; {
-		if _, err := conn.Write(request); err != nil {
-			return err
-		}
-		if answer, err = ReadAnswer(conn, answer); err != nil {
-			return err
-		}
-		if Led(answer, d.Topic, d.Partitions) {
-			return d.awaitServed(conn, answer)
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("topic %s is created and not served", d.Topic)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// DeleteTopic removes the load's topic; the broker may take its time for the files.
-func (d *Driver) DeleteTopic() error {
-	conn, err := net.Dial("tcp", d.address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(Patience)); err != nil {
-		return err
-	}
-	if _, err := conn.Write(deleteTopicFrame(d.Topic)); err != nil {
-		return err
-	}
-	answer, err := ReadAnswer(conn, make([]byte, 4096))
-	if err != nil {
-		return err
-	}
-	// length, correlation id, throttle time, number of topics, name
-	if code := int16(binary.BigEndian.Uint16(answer[16+2+len(d.Topic):])); code != 0 {
-		return fmt.Errorf("delete topic %s: error %d", d.Topic, code)
-	}
-	return nil
-}
-
-// awaitServed fetches from all partitions until none answers with an error:
-// Kafka's metadata name a leader before it has taken its place.
-func (d *Driver) awaitServed(conn net.Conn, answer []byte) error {
-	request, _ := FetchFrame(d.Topic, dealt(d.Partitions, 1, 0), 1, 0)
-	binary.BigEndian.PutUint32(request[14+len(clientID)+4:], 0) // answer at once
-	for deadline := time.Now().Add(Patience); ; {
-		if _, err := conn.Write(request); err != nil {
-			return err
-		}
-		var err error
-		if answer, err = ReadAnswer(conn, answer); err != nil {
-			return err
-		}
-		if err = d.checkFetch(answer, d.next[0]); err == nil {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("topic %s is created and not served: %w", d.Topic, err)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// Led tells whether a Metadata answer (version 4) of one topic shows it
-// without errors and with all partitions.
-func Led(answer []byte, topic string, partitions int) bool {
-	be := binary.BigEndian
-	skipString := func(at int) int { return at + 2 + int(max(int16(be.Uint16(answer[at:])), 0)) }
-	at := 12
-	brokers := int(be.Uint32(answer[at:]))
-	at += 4
-	for range brokers {
-		at = skipString(skipString(at+4) + 4) // id, host, port, rack
-	}
-	at = skipString(at) + 4 // cluster id, controller
-	if be.Uint32(answer[at:]) != 1 || be.Uint16(answer[at+4:]) != 0 {
-		return false
-	}
-	at = skipString(at+6) + 1 // error, name, internal
-	count := int(be.Uint32(answer[at:]))
-	at += 4
-	if count != partitions {
-		return false
-	}
-	for range count {
-		if be.Uint16(answer[at:]) != 0 || int32(be.Uint32(answer[at+6:])) < 0 {
-			return false
-		}
-		at += 10
-		for range 2 { // replicas, in sync
-			at += 4 + 4*int(be.Uint32(answer[at:]))
-		}
-	}
-	return true
 }

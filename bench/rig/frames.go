@@ -18,6 +18,7 @@ const (
 	keyProduce      = 0
 	keyFetch        = 1
 	keyMetadata     = 3
+	keyAPIVersions  = 18
 	keyCreateTopics = 19
 	keyDeleteTopics = 20
 

@@ -40,13 +40,14 @@ const (
 // is not counted.
 func Join(address string, groups, each int) (m *Members, took time.Duration, err error) {
 	m = &Members{}
+	open := opener{address: address}
 	for g := range groups {
 		for range each {
-			caller, err := Dial(address)
+			conn, err := open.dial()
 			if err != nil {
-				return nil, 0, errors.Join(fmt.Errorf("member %d: %w", len(m.all), err), m.Close())
+				return nil, 0, errors.Join(fmt.Errorf("members: %w", err), m.Close())
 			}
-			m.all = append(m.all, &member{caller: caller, group: fmt.Sprintf("group-%d", g)})
+			m.all = append(m.all, &member{caller: &Caller{conn: conn, answer: make([]byte, 4096)}, group: fmt.Sprintf("group-%d", g)})
 		}
 	}
 	begin := time.Now()

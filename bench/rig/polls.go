@@ -113,6 +113,8 @@ func (s *pollServer) arrived(fd int) {
 	case err == unix.EAGAIN || err == unix.EINTR:
 	case n <= 0:
 		s.forget(fd)
+	case n >= 8 && binary.BigEndian.Uint16(s.in[4:]) == keyAPIVersions:
+		_ = unix.Sendto(fd, s.answer, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, nil) // as release does
 	default:
 		s.hold(fd, time.Now())
 	}

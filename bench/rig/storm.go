@@ -21,10 +21,10 @@ type Storm struct {
 
 // Run sends so many requests, shared out equally, and waits for the answers.
 func (s *Storm) Run(requests int64) (took time.Duration, err error) {
-	conns := make([]net.Conn, s.Connections)
+	conns, open := make([]net.Conn, s.Connections), opener{address: s.Address}
 	frames := make([][][]byte, s.Connections)
 	for i := range conns {
-		if conns[i], err = net.DialTimeout("tcp", s.Address, Patience); err != nil {
+		if conns[i], err = open.dial(); err != nil {
 			return 0, err
 		}
 		defer conns[i].Close()
@@ -83,14 +83,13 @@ type Rota struct {
 
 // NewRota opens the connections and deals them out to the hands.
 func NewRota(address string, connections, hands int, frame []byte, check func([]byte) error) (*Rota, error) {
-	r := &Rota{hands: make([][]*Caller, hands), frame: frame, check: check}
+	r, open := &Rota{hands: make([][]*Caller, hands), frame: frame, check: check}, opener{address: address}
 	for i := range connections {
-		c, err := Dial(address)
+		conn, err := open.dial()
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("connection %d: %w", i, err), r.Close())
+			return nil, errors.Join(err, r.Close())
 		}
-		c.answer = make([]byte, 256)
-		r.hands[i%hands] = append(r.hands[i%hands], c)
+		r.hands[i%hands] = append(r.hands[i%hands], &Caller{conn: conn, answer: make([]byte, 256)})
 	}
 	return r, nil
 }
@@ -144,11 +143,11 @@ type Polls struct {
 // StartPolls opens so many consumers of a topic's partitions, in turn.
 // waitMs is how long the broker may hold a Fetch.
 func StartPolls(address, topic string, partitions, consumers int, waitMs int32) (*Polls, error) {
-	p := &Polls{failures: make([]error, consumers), closing: make(chan struct{})}
+	p, open := &Polls{failures: make([]error, consumers), closing: make(chan struct{})}, opener{address: address}
 	for i := range consumers {
-		conn, err := net.DialTimeout("tcp", address, Patience)
+		conn, err := open.dial()
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("idle consumer %d: %w", i, err), p.Close())
+			return nil, errors.Join(fmt.Errorf("idle consumers: %w", err), p.Close())
 		}
 		p.conns = append(p.conns, conn)
 		frame, _ := FetchFrame(topic, []int32{int32(i % partitions)}, 1<<20, 0)
@@ -192,10 +191,10 @@ type Deaf struct{ conns []net.Conn }
 // StartDeaf opens so many, each of which asks for all partitions of a topic a
 // few times.
 func StartDeaf(address, topic string, partitions, connections int) (*Deaf, error) {
-	d := &Deaf{}
+	d, open := &Deaf{}, opener{address: address}
 	frame, _ := FetchFrame(topic, dealt(partitions, 1, 0), 1<<20, 0)
 	for range connections {
-		conn, err := net.DialTimeout("tcp", address, Patience)
+		conn, err := open.dial()
 		if err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
