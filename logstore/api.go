@@ -28,6 +28,7 @@ type Options struct {
 	CheckpointIntervalMs         int64   // log.flush.offset.checkpoint.interval.ms; 0: 60,000
 	InitialDelayMs               int64   // log.initial.task.delay.ms; 0: 30,000
 	ReopenIntervalMs             int64   // how often a partition that a failing disk took down is tried again; 0: limits.ReopenIntervalMs
+	ProbeIntervalMs              int64   // how often a log directory is asked whether it takes writes; 0: limits.ProbeIntervalMs, but not InMemory; -1: never
 	MoveMaxBytesPerSecond        float64 // replica.alter.log.dirs.io.max.bytes.per.second; 0: no bound
 	InMemory                     bool    // dev mode: memfd files, nothing reaches a disk
 	Cleaner                      CleanerOptions

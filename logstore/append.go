@@ -46,7 +46,7 @@ func (p *Partition) Append(records []byte, o AppendOptions) (AppendResult, error
 		p.mu.Unlock()
 		if err != nil {
 			if vfs.IsFull(err) {
-				p.store.janitor.full()
+				p.store.janitor.Full()
 			}
 			if segment.IsShortened(err) {
 				p.fail(err)

@@ -96,7 +96,7 @@ func TestClockJumps(t *testing.T) {
 			}
 			j.upMs.Add(1001)
 			eventually(t, func() error {
-				h.s.janitor.signal()
+				h.s.janitor.Signal()
 				if n := left(); n > 0 {
 					return fmt.Errorf("%d files are left", n)
 				}

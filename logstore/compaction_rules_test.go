@@ -238,7 +238,7 @@ func TestReaderOverTenGenerations(t *testing.T) {
 			t.Fatal("nothing to clean")
 		}
 		h.s.applyRetention()
-		h.s.janitor.doomed.Release(1 << 62)
+		h.s.janitor.Doomed.Release(1 << 62)
 		h.s.segments.Bury()
 		if slices.Equal(p.segments.Load().all, generations[generation].all) {
 			t.Fatal("the list did not change")

@@ -27,7 +27,7 @@ func cleanNow(t *testing.T, p *Partition) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.store.janitor.doomed.Release(p.store.upMs())
+	p.store.janitor.Doomed.Release(p.store.upMs())
 	p.store.segments.Bury()
 	return true
 }

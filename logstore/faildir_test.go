@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -73,4 +74,63 @@ func TestDirectoryThatFailsWhileServing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestIdleDirectoryThatFails: nobody writes to the directory, and it is told all the same which one fails; its partitions stay as they
+// were, a stop does not wait for a question that hangs longer than it may, and the file that is written to is nobody's.
+func TestIdleDirectoryThatFails(t *testing.T) {
+	t.Parallel()
+	var failing atomic.Bool
+	var hold atomic.Pointer[chan struct{}]
+	m := vfs.NewMem()
+	fsys := &vfs.Faulty{FS: m, Before: func(op vfs.Op) error {
+		if !strings.HasPrefix(op.Name, "/b/") {
+			return nil
+		}
+		if wait := hold.Load(); wait != nil && op.Kind == vfs.OpDatasync {
+			<-*wait
+		}
+		if failing.Load() {
+			return unix.EROFS
+		}
+		return nil
+	}}
+	h := start(t, func(o *Options) {
+		o.Dirs, o.FS, o.Cleaner, o.ProbeIntervalMs = []string{"/a", "/b"}, fsys, byHand, 1
+	})
+	for i := range 4 {
+		put(t, h.partition(fmt.Sprint("t", i)), records("0"))
+	}
+	faulty := func() error {
+		if faults := h.s.DirFaults(); len(faults) != 1 || !strings.Contains(faults[0].Error(), "/b: ") || !strings.Contains(faults[0].Error(), "read-only") {
+			return fmt.Errorf("faults: %v", faults)
+		}
+		return nil
+	}
+	failing.Store(true)
+	eventually(t, faulty)
+	for i := range 4 {
+		expect(t, h.partition(fmt.Sprint("t", i)), "0")
+	}
+	failing.Store(false)
+	eventually(t, func() error { return errors.Join(h.s.DirFaults()...) })
+	for i := range 4 {
+		put(t, h.partition(fmt.Sprint("t", i)), records("1"))
+	}
+	if !strings.Contains(h.logs.String(), "log directory fails") || !strings.Contains(h.logs.String(), "log directory is well again") {
+		t.Errorf("the log says nothing:\n%s", h.logs)
+	}
+	h.restart()
+	if strings.Contains(h.logs.String(), "left alone") {
+		t.Errorf("the next start does not know the file:\n%s", h.logs)
+	}
+	gate := make(chan struct{})
+	hold.Store(&gate)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := h.s.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a stop while the disk hangs: %v", err)
+	}
+	close(gate)
+	h.open()
 }

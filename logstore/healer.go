@@ -122,7 +122,7 @@ func (p *Partition) adopt(q *Partition) error {
 		g.Release()
 	}
 	if pending {
-		p.store.janitor.sealed(p)
+		p.store.janitor.Sealed(p)
 	}
 	return nil
 }

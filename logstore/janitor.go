@@ -7,145 +7,40 @@ import (
 	"math"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"kaas/internal/vfs"
 	"kaas/logstore/checkpoint"
 	"kaas/logstore/index"
+	"kaas/logstore/janitor"
 	"kaas/logstore/layout"
 	"kaas/logstore/segment"
 )
 
-// janitor is the store's background goroutine: it writes out sealed segments, buries dead ones, removes directories,
-// applies retention and writes checkpoints. Nothing that a request waits for is done here.
-type janitor struct {
-	store *Store
-	wake  chan struct{}
-	stop  chan struct{}
-	done  chan struct{}
-
-	mu       sync.Mutex
-	toSeal   map[*Partition]bool // owner: mu
-	toSpare  []*Partition        // owner: mu
-	toRemove []string            // owner: mu
-	started  bool                // owner: mu
-
-	diskFull atomic.Bool // an append met it
-
-	doomed segment.Doomed
-}
-
-// doom takes over the list's references of segments that were taken out of it.
-func (j *janitor) doom(dueMs int64, segments []*segment.Segment) {
-	j.doomed.Add(dueMs, segments)
-	j.signal()
-}
-
-func newJanitor(s *Store) *janitor {
-	return &janitor{store: s, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}), toSeal: map[*Partition]bool{}}
-}
-
-func (j *janitor) start() {
-	j.mu.Lock()
-	j.started = true
-	j.mu.Unlock()
-	go j.run()
-}
-
-func (j *janitor) signal() {
-	select {
-	case j.wake <- struct{}{}:
-	default: // pending already
-	}
-}
-
-// sealed says that p has segments to write out. It may be called under Partition.mu: janitor.mu is a leaf.
-func (j *janitor) sealed(p *Partition) {
-	j.mu.Lock()
-	j.toSeal[p] = true
-	j.mu.Unlock()
-	j.signal()
-}
-
-// full says that an append met a full disk. It may be called under Partition.mu.
-func (j *janitor) full() {
-	j.diskFull.Store(true)
-	j.signal()
-}
-
-// spare asks for the file of p's next segment. It may be called under Partition.mu.
-func (j *janitor) spare(p *Partition) {
-	j.mu.Lock()
-	j.toSpare = append(j.toSpare, p)
-	j.mu.Unlock()
-	j.signal()
-}
-
-func (j *janitor) remove(dir string) {
-	j.mu.Lock()
-	j.toRemove = append(j.toRemove, dir)
-	j.mu.Unlock()
-	j.signal()
-}
-
-func (j *janitor) run() {
-	defer close(j.done)
-	o := &j.store.options
-	checkpoint := time.NewTicker(time.Duration(o.CheckpointIntervalMs) * time.Millisecond)
-	defer checkpoint.Stop()
-	retention := time.NewTimer(time.Duration(o.InitialDelayMs) * time.Millisecond)
-	defer retention.Stop()
-	expiry := time.NewTimer(time.Hour)
-	defer expiry.Stop()
-	for {
-		select {
-		case <-j.stop:
-			j.work()
-			return
-		case <-j.wake:
-		case <-j.store.segments.Wake():
-		case <-expiry.C:
-		case <-j.store.segments.Crowded():
-			j.store.letGo()
-		case <-checkpoint.C:
-			j.store.checkpoint()
-			j.store.giveBackAhead(false)
-		case <-retention.C:
-			j.store.applyRetention()
-			retention.Reset(time.Duration(o.RetentionCheckIntervalMs) * time.Millisecond)
-		}
-		if nextMs := j.work(); nextMs > 0 {
-			expiry.Reset(time.Duration(max(nextMs-j.store.upMs(), 1)) * time.Millisecond)
-		}
-	}
-}
-
-// work does what does not wait for a time, and says when it has to be called again at the latest (0: not).
-func (j *janitor) work() (nextMs int64) {
-	j.mu.Lock()
-	seal, remove, spares := j.toSeal, j.toRemove, j.toSpare
-	j.toSeal, j.toRemove, j.toSpare = map[*Partition]bool{}, nil, nil
-	j.mu.Unlock()
-	if j.diskFull.Swap(false) {
-		j.store.giveBackAhead(true)
-	}
-	for _, p := range spares {
-		p.makeSpare()
-	}
-	for p := range seal {
-		if err := p.writeOut(); err != nil {
-			j.store.logger.Warn("sealed segment's indexes not written, again at the next checkpoint", "topic", p.topic, "partition", p.id, "error", err)
-		}
-	}
-	for _, dir := range remove {
-		if err := j.store.fs.RemoveAll(dir); err != nil {
-			j.store.logger.Warn("directory not removed, again at the next start", "dir", dir, "error", err)
-		}
-	}
-	nextMs = j.doomed.Release(j.store.upMs())
-	j.store.segments.Bury()
-	return nextMs
+// newJanitor is what is done in the background, and when.
+func newJanitor(s *Store) *janitor.Janitor[*Partition] {
+	o := &s.options
+	return janitor.New(s.segments, janitor.Chores[*Partition]{
+		WriteOut: func(p *Partition) {
+			if err := p.writeOut(); err != nil {
+				s.logger.Warn("sealed segment's indexes not written, again at the next checkpoint", "topic", p.topic, "partition", p.id, "error", err)
+			}
+		},
+		MakeSpare: (*Partition).makeSpare,
+		Remove: func(dir string) {
+			if err := s.fs.RemoveAll(dir); err != nil {
+				s.logger.Warn("directory not removed, again at the next start", "dir", dir, "error", err)
+			}
+		},
+		DiskFull: func() { s.giveBackAhead(true) },
+		LetGo:    s.letGo,
+		Checkpoint: func() {
+			s.checkpoint()
+			s.giveBackAhead(false)
+		},
+		Retention:    s.applyRetention,
+		CheckpointMs: o.CheckpointIntervalMs, FirstRetentionMs: o.InitialDelayMs, RetentionMs: o.RetentionCheckIntervalMs,
+		UpMs: s.upMs,
+	})
 }
 
 // giveBackAhead frees the space ahead of logs that do not grow, on a full disk that of all.
@@ -374,6 +269,7 @@ func (s *Store) Close(ctx context.Context) error {
 	s.compactor.cancel()
 	s.healer.Stop()
 	s.mover.stop()
+	s.stopProbes()
 	all := s.All()
 	stopped := make(chan struct{})
 	var journals error // set before stopped is closed
@@ -382,8 +278,8 @@ func (s *Store) Close(ctx context.Context) error {
 		s.compactor.wait()
 		s.healer.Wait()
 		s.mover.work.Wait()
-		close(s.janitor.stop)
-		<-s.janitor.done
+		s.waitProbes()
+		s.janitor.Stop()
 		s.giveBackAhead(true) // before the last sync of each file
 		for _, p := range all {
 			p.mu.Lock()
@@ -416,7 +312,7 @@ func (s *Store) Close(ctx context.Context) error {
 		p.close()
 	}
 	s.segments.StopAhead() // nobody appends any more
-	s.janitor.doomed.Release(math.MaxInt64)
+	s.janitor.Doomed.Release(math.MaxInt64)
 	s.segments.Bury()
 	return errors.Join(append(errs, s.unlock())...)
 }

@@ -417,7 +417,7 @@ func (v *move) removeOld(s *Store, old *place, path string) error {
 		err = s.fs.Remove(filepath.Join(path, layout.MovedName))
 	}
 	if err == nil {
-		s.janitor.remove(aside)
+		s.janitor.Remove(aside)
 		err = errors.Join(s.writeCheckpoints(v.to, nil), s.writeCheckpoints(old.dir, nil))
 	}
 	if err != nil {
@@ -434,7 +434,7 @@ func (s *Store) settleMoves() ([]volume.Move, error) {
 	}
 	unfinished, remove, err := volume.SettleMoves(dirs, s.known.Complete())
 	for _, dir := range remove {
-		s.janitor.remove(dir)
+		s.janitor.Remove(dir)
 	}
 	return unfinished, err
 }

@@ -159,7 +159,7 @@ func TestPinnedReaders(t *testing.T) {
 		t.Fatalf("retention left %d bytes from offset %d on", p.SizeBytes(), p.LogStartOffset())
 	}
 	eventually(t, func() error {
-		h.s.janitor.doomed.Release(1 << 62)
+		h.s.janitor.Doomed.Release(1 << 62)
 		h.s.segments.Bury()
 		if n := h.s.segments.MapsInUse(); n > 20 {
 			return fmt.Errorf("%d maps are left", n)

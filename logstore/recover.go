@@ -29,7 +29,7 @@ func (s *Store) recoverDir(ctx context.Context, d *logDir) (count int, err error
 		return 0, err
 	}
 	for _, path := range deleted {
-		s.janitor.remove(path)
+		s.janitor.Remove(path)
 	}
 	present := map[checkpoint.Key]bool{}
 	for _, t := range tasks {
@@ -206,7 +206,7 @@ func (p *Partition) recoverFrom(t *recovery.Task) error {
 	p.recoveryPoint.Store(found.Point)
 	p.advance(end)
 	if len(p.pending) > 0 && t.Durable < 0 {
-		p.store.janitor.sealed(p)
+		p.store.janitor.Sealed(p)
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func (p *Partition) doom(doomed []*segment.Segment, delayMs int64) error {
 	for _, g := range doomed {
 		errs = append(errs, g.MoveAside(), p.removeSnapshot(g.BaseOffset))
 	}
-	p.store.janitor.doom(p.store.upMs()+delayMs, doomed)
+	p.store.janitor.Doom(p.store.upMs()+delayMs, doomed)
 	return errors.Join(errs...)
 }
 
@@ -136,7 +136,7 @@ func (p *Partition) startAt(before int64) error {
 	if retentionErr := p.applyRetention(p.store.nowMs(), true); retentionErr != nil {
 		return errors.Join(err, retentionErr)
 	}
-	p.store.janitor.doomed.Release(math.MaxInt64)
+	p.store.janitor.Doomed.Release(math.MaxInt64)
 	p.store.segments.Bury()
 	return write()
 }

@@ -54,7 +54,7 @@ func (p *Partition) segmentFor(bytes int, info *validate.Info, c *Config, nowMs 
 func (p *Partition) wantSpare(g *segment.Segment, c *Config) {
 	if !p.spareWanted && g.SizeBytes.Load() > int64(c.SegmentBytes)-int64(c.SegmentBytes)/8 {
 		p.spareWanted = true
-		p.store.janitor.spare(p)
+		p.store.janitor.Spare(p)
 	}
 }
 
@@ -114,6 +114,6 @@ func (p *Partition) roll(nowMs int64) (*segment.Segment, error) {
 	grown[len(list.all)] = g
 	p.setSegments(grown)
 	p.end.store(position{end, g.BaseOffset, 0})
-	p.store.janitor.sealed(p)
+	p.store.janitor.Sealed(p)
 	return g, nil
 }

@@ -18,7 +18,9 @@ import (
 	"kaas/logstore/cleaner"
 	"kaas/logstore/groupcommit"
 	"kaas/logstore/healer"
+	"kaas/logstore/janitor"
 	"kaas/logstore/layout"
+	"kaas/logstore/probe"
 	"kaas/logstore/producer"
 	"kaas/logstore/registry"
 	"kaas/logstore/segment"
@@ -46,7 +48,7 @@ type Store struct {
 	dirs      []*logDir
 	known     *volume.Known
 	committer *groupcommit.Committer
-	janitor   *janitor
+	janitor   *janitor.Janitor[*Partition]
 	compactor *compactor
 	healer    *healer.Healer[*Partition]
 	mover     *mover
@@ -76,6 +78,7 @@ type logDir struct {
 	hasCleanedTo bool       // there is a cleaner-offset-checkpoint; owner: checkpointMu
 	partitions   int        // served or being made; owner: Store.mu
 	journal      *commitJournal
+	probe        *probe.Probe            // nil: not asked
 	stale        map[checkpoint.Key]bool // deleted partitions that the checkpoint files may still name; owner: Store.mu
 }
 
@@ -110,7 +113,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		count += n
 	}
 	s.settleProducerIDs(knownIDs)
-	s.janitor.start()
+	s.janitor.Start()
+	s.startProbes()
 	s.segments.StartAhead()
 	s.resumeMoves(unfinished) // before a round of compaction changes what is copied
 	s.compactor.start()
@@ -144,6 +148,12 @@ func setDefaults(o *Options) {
 	orElse(&o.RetentionCheckIntervalMs, 300_000)
 	orElse(&o.CheckpointIntervalMs, 60_000)
 	orElse(&o.InitialDelayMs, 30_000)
+	if o.ProbeIntervalMs == 0 && o.InMemory {
+		o.ProbeIntervalMs = -1 // there is no disk
+	}
+	if o.ProbeIntervalMs == 0 {
+		o.ProbeIntervalMs = limits.ProbeIntervalMs
+	}
 	orElse(&o.OpenFiles, limits.OpenFiles)
 	orElse(&o.ReopenIntervalMs, limits.ReopenIntervalMs)
 	if o.JournalBytes == 0 && (o.InMemory || o.FS != nil && o.FS != vfs.OS) {
@@ -418,7 +428,7 @@ func (s *Store) Delete(topic string, partition int32) error {
 	if err != nil {
 		return err
 	}
-	s.janitor.remove(aside)
+	s.janitor.Remove(aside)
 	return nil
 }
 

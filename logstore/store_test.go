@@ -50,7 +50,7 @@ type harness struct {
 func start(t testing.TB, change ...func(*Options)) *harness {
 	t.Helper()
 	logs := new(logBuffer)
-	h := &harness{t: t, logs: logs, o: Options{JournalBytes: -1, Dirs: []string{t.TempDir()}, Logger: slog.New(slog.NewTextHandler(logs, nil))}}
+	h := &harness{t: t, logs: logs, o: Options{JournalBytes: -1, ProbeIntervalMs: -1, Dirs: []string{t.TempDir()}, Logger: slog.New(slog.NewTextHandler(logs, nil))}}
 	for _, c := range change {
 		c(&h.o)
 	}
@@ -90,8 +90,9 @@ func (h *harness) kill() {
 	s.healer.Wait()
 	s.mover.stop()
 	s.mover.work.Wait()
-	close(s.janitor.stop)
-	<-s.janitor.done
+	s.stopProbes()
+	s.waitProbes()
+	s.janitor.Stop()
 	s.committer.Close()
 	for _, d := range s.dirs {
 		if err := d.journal.stop(false); err != nil {
@@ -102,7 +103,7 @@ func (h *harness) kill() {
 		p.close()
 	}
 	s.segments.StopAhead()
-	s.janitor.doomed.Release(1 << 62)
+	s.janitor.Doomed.Release(1 << 62)
 	s.segments.Bury()
 	if err := s.unlock(); err != nil {
 		h.t.Error(err)

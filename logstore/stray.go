@@ -163,7 +163,7 @@ func (s *Store) giveWay(p *Partition, topicID [16]byte) (went bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	s.janitor.remove(aside)
+	s.janitor.Remove(aside)
 	return true, nil
 }
 

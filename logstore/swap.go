@@ -68,7 +68,7 @@ func (p *Partition) swap(group []*segment.Segment, g *segment.Segment) (swapped 
 		g.Release()
 		return true, p.wrap(ErrClosed) // closed meanwhile; whoever opens it again finishes the swap
 	}
-	defer p.store.janitor.doom(p.store.upMs()+p.config.Load().FileDeleteDelayMs, group)
+	defer p.store.janitor.Doom(p.store.upMs()+p.config.Load().FileDeleteDelayMs, group)
 	for _, old := range group {
 		if err := old.MoveAside(); err != nil {
 			return p.swapFailed(nil, "moving the old files aside", err)

@@ -526,11 +526,15 @@ type storeListener struct {
 	target atomic.Pointer[logstore.Listener]
 }
 
-// storageFaults says which partitions a disk keeps from being written, "" for none. It ends by itself when the disk is
-// back.
+// storageFaults says which log directories fail and which partitions a disk keeps from being written, "" for none. It ends by
+// itself when the disk is back.
 func storageFaults(store *logstore.Store) string {
 	const named = 3
-	faults := store.Offline()
+	var faults []string
+	for _, fault := range store.DirFaults() {
+		faults = append(faults, fault.Error())
+	}
+	faults = append(faults, store.Offline()...)
 	if why, _ := store.Known().Waiting(); why != "" {
 		faults = append([]string{why}, faults...)
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -36,7 +38,7 @@ func TestReadinessNamesStorageFaults(t *testing.T) {
 	}}
 	base := time.Now()
 	store, err := logstore.Open(context.Background(), logstore.Options{
-		Dirs: []string{"/data"}, FS: fsys, ReopenIntervalMs: 1,
+		Dirs: []string{"/data"}, FS: fsys, ReopenIntervalMs: 1, ProbeIntervalMs: -1,
 		Clock: func() time.Time { return base.Add(time.Duration(offsetMs.Load()) * time.Millisecond) },
 	})
 	if err != nil {
@@ -100,4 +102,38 @@ func TestReadinessNamesStorageFaults(t *testing.T) {
 	if faults := storageFaults(store); faults != "" {
 		t.Errorf("when the disk is back: %q", faults)
 	}
+}
+
+// TestReadinessNamesIdleDirectories: a directory that nobody writes to is named when it can't be written to, until it can.
+func TestReadinessNamesIdleDirectories(t *testing.T) {
+	t.Parallel()
+	dirs := []string{t.TempDir(), t.TempDir()}
+	store, err := logstore.Open(context.Background(), logstore.Options{Dirs: dirs, ProbeIntervalMs: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	awaitFaults(t, store, "")
+	away := dirs[1] + ".away"
+	if err := errors.Join(os.Rename(dirs[1], away), os.Mkdir(dirs[1], 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	awaitFaults(t, store, dirs[1]+": meta.properties is gone")
+	if err := errors.Join(os.Remove(dirs[1]), os.Rename(away, dirs[1])); err != nil { // nothing was made in it
+		t.Fatal(err)
+	}
+	awaitFaults(t, store, "")
+}
+
+// awaitFaults waits until the faults begin with want, or until there are none.
+func awaitFaults(t *testing.T, store *logstore.Store, want string) {
+	t.Helper()
+	eventually(t, func() bool {
+		faults := storageFaults(store)
+		return want == "" && faults == "" || want != "" && strings.HasPrefix(faults, want)
+	})
 }

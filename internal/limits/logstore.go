@@ -28,6 +28,11 @@ const (
 	CommitJournalDiskShare = 16
 	// CommitStalledMs is how long one commit may take before appends to its partition fail fast with a retriable error.
 	CommitStalledMs = 30_000
+	// ProbeIntervalMs is how often a log directory is asked whether it takes writes, ProbeAgainMs how often while its answers are
+	// errors, of which ProbeFailures in a row count.
+	ProbeIntervalMs = 10_000
+	ProbeAgainMs    = 1_000
+	ProbeFailures   = 3
 	// ReopenIntervalMs is how often a partition that a failing disk took down is tried again, at first; the pause doubles
 	// up to ReopenMaxMs.
 	ReopenIntervalMs = 1_000

@@ -39,13 +39,15 @@ const (
 	ResourcesName = "resources" // the resource store's directory
 	// KnownDirsName lists the log directories that hold partitions. Ours.
 	KnownDirsName = "kaas-log-directories"
+	// ProbeName is written to by who asks whether the directory takes writes. Ours.
+	ProbeName = "kaas-probe"
 )
 
 // OwnNames are entries of a log directory that are not partitions and need no remark.
 var OwnNames = map[string]bool{
 	LockName: true, checkpoint.MetaName: true, CleanShutdownName: true, RecoveryPointName: true, LogStartName: true,
 	HighWatermarkName: true, EndStateName: true, checkpoint.ProducerIDsName: true, ResourcesName: true,
-	CleanedToName: true, journal.Names[0]: true, journal.Names[1]: true, "bootstrap.checkpoint": true, KnownDirsName: true,
+	CleanedToName: true, journal.Names[0]: true, journal.Names[1]: true, "bootstrap.checkpoint": true, KnownDirsName: true, ProbeName: true,
 }
 
 // SegmentFile is <dir>/<20 digits><suffix>.
