@@ -266,7 +266,7 @@ func consumerGroupAnswers(t *testing.T, brokers [2]*broker) {
 	unique := fmt.Sprint(time.Now().UnixNano())
 	pair := newPair(t, brokers, "cg"+unique, 4)
 	for name, walk := range map[string]func(*testing.T, *groupPair){
-		"members": walkMembers, "errors": walkErrors, "static": walkStatic, "classic joins": walkClassicJoins, "upgrade": walkUpgrade, "offsets": walkOffsets,
+		"members": walkMembers, "errors": walkErrors, "static": walkStatic, "classic joins": walkClassicJoins, "upgrade": walkUpgrade, "replaced": walkReplaced, "offsets": walkOffsets,
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := &groupPair{pair: ownConns(t, pair, brokers), group: name + unique}
@@ -574,6 +574,45 @@ func walkUpgrade(t *testing.T, g *groupPair) {
 	g.beat(t, "the new one", "member2", 3)
 	g.leave(t, "all leave", "m1", "member0", "member2", "nobody")
 	g.show(t, "empty")
+}
+
+// walkReplaced: static members of the classic protocol take the places of consumers.
+func walkReplaced(t *testing.T, g *groupPair) {
+	g.random = true
+	static := func(side int, r *kmsg.ConsumerGroupHeartbeatRequest) {
+		g.joining(side, r)
+		r.InstanceID, r.RackID, r.ServerAssignor = ptr("i"), ptr("r"), ptr("range")
+	}
+	replace := func(topic string) func(int, *kmsg.JoinGroupRequest) {
+		return func(_ int, r *kmsg.JoinGroupRequest) {
+			r.InstanceID, r.Protocols[0].Metadata = ptr("i"), subscription(topic)
+		}
+	}
+	g.heartbeat(t, "m1 joins", "m1", 0, static)
+	unreadable := func(_ int, r *kmsg.JoinGroupRequest) { r.InstanceID, r.Protocols[0].Metadata = ptr("i"), []byte{1, 2} }
+	g.join(t, "unreadable for the only consumer", "", unreadable)
+	g.join(t, "unreadable by a stranger", "x", unreadable)
+	g.show(t, "not replaced")
+	g.join(t, "the only consumer is replaced", "", replace(g.topic))
+	g.show(t, "classic with nothing to move")
+	g.sync(t, "c1 syncs", "member0", 2, nil)
+	g.leave(t, "c1 leaves", "member0")
+	g.heartbeat(t, "m1 joins anew", "m1", 0, static)
+	g.join(t, "the only consumer is replaced by one who wants another topic", "", replace("nowhere"))
+	g.show(t, "classic with something to move")
+	g.leave(t, "c2 leaves", "member1")
+	g.heartbeat(t, "m2 joins", "m2", 0, g.joining)
+	g.heartbeat(t, "m1 joins once more", "m1", 0, static)
+	g.join(t, "m1 is replaced", "", replace(g.topic))
+	g.show(t, "rack and vote stay")
+	g.heartbeat(t, "m3 joins", "m3", 0, g.joining)
+	g.heartbeat(t, "m3 leaves", "m3", -1, nil)
+	g.show(t, "an epoch without a plan")
+	for generation := int32(2); generation < 7; generation++ {
+		g.beat(t, "c3 beats", "member2", generation)
+		g.sync(t, "c3 syncs", "member2", generation, nil)
+	}
+	g.leave(t, "c3 leaves twice", "member2", "member2", "nobody")
 }
 
 func walkOffsets(t *testing.T, g *groupPair) {

@@ -30,6 +30,7 @@ func TestRandomGroupsAsKafka(t *testing.T) {
 	shared := slices.Concat(offsetOperations, lookOperations)
 	for name, operations := range map[string][]operation{
 		"classic": slices.Concat(classicOperations, shared), "consumer": slices.Concat(consumerOperations, shared),
+		"mixed": slices.Concat(classicOperations, consumerOperations, shared),
 	} {
 		t.Run(name, func(t *testing.T) { walkAll(t, brokers, func() []*pair { return topics }, name, 300, operations) })
 	}
@@ -304,16 +305,21 @@ func (w *randomWalk) learnJoin(side int, a *actor, r *kmsg.JoinGroupResponse) {
 // askedTwice is the second deliberate difference: of two joins, or syncs, of one member
 // that wait Kafka never answers the first, kaas says REBALANCE_IN_PROGRESS.
 func (w *randomWalk) askedTwice(a *actor) bool {
-	first, code := waitingMember(a.waits.requests[0]), int16(0)
-	switch r := a.answers[0].(type) {
-	case *kmsg.JoinGroupResponse:
-		code = r.ErrorCode
-	case *kmsg.SyncGroupResponse:
-		code = r.ErrorCode
-	}
-	return first != "" && code == 27 && slices.ContainsFunc(w.actors, func(b *actor) bool {
+	first := waitingMember(a.waits.requests[0])
+	return first != "" && classicCode(a.answers[0]) == 27 && slices.ContainsFunc(w.actors, func(b *actor) bool {
 		return b != a && b.waits != nil && waitingMember(b.waits.requests[0]) == first && b.waits.requests[0].Key() == a.waits.requests[0].Key()
 	})
+}
+
+// classicCode is the error of an answer to a request that may wait.
+func classicCode(response kmsg.Response) int16 {
+	switch r := response.(type) {
+	case *kmsg.JoinGroupResponse:
+		return r.ErrorCode
+	case *kmsg.SyncGroupResponse:
+		return r.ErrorCode
+	}
+	return 0
 }
 
 func waitingMember(request kmsg.Request) string {
@@ -334,12 +340,8 @@ func (w *randomWalk) incomparable(request kmsg.Request, answers [2]kmsg.Response
 			return "known: a member joins again under another instance id"
 		}
 	}
-	if k, ok := answers[1].(*kmsg.TxnOffsetCommitResponse); ok {
-		// Another's producer with an old epoch: kaas asks the coordinator first, Kafka the partition.
-		if j := answers[0].(*kmsg.TxnOffsetCommitResponse); commitCode(j) == 49 && commitCode(k) == 47 {
-			return "known: two faults in one TxnOffsetCommit"
-		}
-		return ""
+	if k, ok := answers[1].(*kmsg.ConsumerGroupHeartbeatResponse); ok && k.ErrorCode == -1 {
+		return "known: UNKNOWN_SERVER_ERROR of Kafka"
 	}
 	k, ok := answers[1].(*kmsg.JoinGroupResponse)
 	if !ok {
@@ -354,13 +356,6 @@ func (w *randomWalk) incomparable(request kmsg.Request, answers [2]kmsg.Response
 		return "known: another one leads"
 	}
 	return ""
-}
-
-func commitCode(r *kmsg.TxnOffsetCommitResponse) int16 {
-	if len(r.Topics) == 0 || len(r.Topics[0].Partitions) == 0 {
-		return 0
-	}
-	return r.Topics[0].Partitions[0].ErrorCode
 }
 
 // evenWalk takes out what must differ.

@@ -16,7 +16,8 @@ import (
 type groupPlan struct {
 	state    string
 	assignor string
-	stale    bool // it is of an older epoch than the group
+	epoch    int32 // of the group
+	stale    bool  // it is of an older epoch than the group
 	members  map[string]plannedMember
 }
 
@@ -46,6 +47,9 @@ func (w *randomWalk) watchPlans() error {
 	if fmt.Sprint(plans[0]) == fmt.Sprint(plans[1]) {
 		return nil
 	}
+	if before.state == "" && plans[0].epoch == plans[1].epoch+1 && plans[1].state != "" {
+		return errEnd{"known: a group that rebalances is converted by who takes a member's place: kaas makes a plan"}
+	}
 	if plans[0].state != plans[1].state || !slices.Equal(slices.Sorted(maps.Keys(plans[0].members)), slices.Sorted(maps.Keys(plans[1].members))) {
 		return nil // that is more than a plan: the answers will tell
 	}
@@ -65,8 +69,9 @@ func (w *randomWalk) watchPlans() error {
 }
 
 func (w *randomWalk) planOf(side int, r *kmsg.ConsumerGroupDescribeResponseGroup) groupPlan {
-	p := groupPlan{state: r.State, assignor: r.AssignorName, stale: r.AssignmentEpoch != r.Epoch, members: map[string]plannedMember{}}
-	for i, m := range r.Members {
+	p := groupPlan{state: r.State, assignor: r.AssignorName, epoch: r.Epoch, stale: r.AssignmentEpoch != r.Epoch, members: map[string]plannedMember{}}
+	unnamed := 0
+	for _, m := range r.Members {
 		one := plannedMember{target: map[string][]int32{}}
 		if m.InstanceID != nil {
 			one.instance = *m.InstanceID
@@ -82,7 +87,8 @@ func (w *randomWalk) planOf(side int, r *kmsg.ConsumerGroupDescribeResponseGroup
 		}
 		name := w.named(side, m.MemberID)
 		if name == "someone" {
-			name = fmt.Sprint(name, i)
+			name = fmt.Sprint(name, unnamed)
+			unnamed++
 		}
 		p.members[name] = one
 	}

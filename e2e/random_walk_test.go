@@ -75,6 +75,7 @@ type randomWalk struct {
 	alike     []string        // what all consumers subscribe to; nil: each to something
 	plan      groupPlan       // its last one
 	handed    map[string]bool // ids of kaas that were handed out and not used yet
+	refused   bool            // the last answer is that of a heartbeat that may have been to convert the group
 }
 
 // errEnd ends a walk without a fault: what follows cannot be compared.
@@ -246,7 +247,13 @@ func (w *randomWalk) ask(a *actor, what string, build func(side int) kmsg.Reques
 		}
 	}
 	if w.consumers {
-		return w.watchPlans()
+		before := w.plan.state
+		if err := w.watchPlans(); err != nil {
+			return err
+		}
+		if w.plan.state == "" && (before == "Assigning" || before == "Reconciling") {
+			return errEnd{"known: a group becomes a classic one before all have what the plan gives them"}
+		}
 	}
 	return nil
 }
@@ -356,6 +363,8 @@ func (w *randomWalk) poll(a *actor, within time.Duration) error {
 		return fmt.Errorf("%s: nobody answers", a.waits.what)
 	case a.answers[0] == nil && a.answers[1] == nil:
 		return nil
+	case a.answers[0] == nil && w.refused && classicCode(a.answers[1]) == 27:
+		return errEnd{"known: a conversion that Kafka refuses ends the requests that wait"}
 	case a.answers[0] == nil:
 		return fmt.Errorf("%s: only Kafka answers: %s", a.waits.what, w.text(1, a.answers[1]))
 	case a.answers[1] == nil:
@@ -372,6 +381,8 @@ func (w *randomWalk) poll(a *actor, within time.Duration) error {
 // compare fails unless both answers are the same.
 func (w *randomWalk) compare(a *actor, waited *waiting, answers [2]kmsg.Response) error {
 	w.learn(a, answers)
+	beat, ok := answers[1].(*kmsg.ConsumerGroupHeartbeatResponse)
+	w.refused = ok && beat.ErrorCode != 0
 	w.learnTransaction(a, waited.requests[0], answers[0])
 	text := [2]string{w.text(0, answers[0]), w.text(1, answers[1])}
 	w.trace = append(w.trace, fmt.Sprintf("   %s <- %.700s", a.symbol, text[1]))
@@ -392,7 +403,21 @@ func (w *randomWalk) compare(a *actor, waited *waiting, answers [2]kmsg.Response
 		from++
 	}
 	from = max(0, from-100)
+	w.traceGroup()
 	return fmt.Errorf("DIFFERENCE %s\n kaas …%.400s\nKafka …%.400s", waited.what, text[0][from:], text[1][from:])
+}
+
+// traceGroup notes what both sides say of the group.
+func (w *randomWalk) traceGroup() {
+	classic, consumer := kmsg.NewPtrDescribeGroupsRequest(), kmsg.NewPtrConsumerGroupDescribeRequest()
+	classic.Version, classic.Groups, consumer.Version, consumer.Groups = 5, []string{w.group}, 1, []string{w.group}
+	for _, q := range []kmsg.Request{classic, consumer} {
+		for side := range sides {
+			if r, err := w.at(side, q); err == nil {
+				w.trace = append(w.trace, fmt.Sprintf("   %s: %s", sides[side], w.text(side, r)))
+			}
+		}
+	}
 }
 
 // text is an answer as it is compared.

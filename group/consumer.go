@@ -130,28 +130,25 @@ func (c *consumerGroup) ordered() []*consumerMember {
 // isClassic: the member speaks the classic protocol.
 func (mem *consumerMember) isClassic() bool { return mem.said.Classic != nil }
 
-func (mem *consumerMember) instanceID() string {
-	if mem.said.InstanceID == nil {
+func (mem *consumerMember) instanceID() string { return orEmpty(mem.said.InstanceID) }
+
+func (mem *consumerMember) regex() string { return orEmpty(mem.said.Regex) }
+
+func orEmpty(s *string) string {
+	if s == nil {
 		return ""
 	}
-	return *mem.said.InstanceID
+	return *s
 }
 
-func (mem *consumerMember) regex() string {
-	if mem.said.Regex == nil {
-		return ""
-	}
-	return *mem.said.Regex
-}
-
-// allClassic: every member speaks the classic protocol.
-func (c *consumerGroup) allClassic() bool {
+// classic counts the members that speak the classic protocol.
+func (c *consumerGroup) classic() (n int) {
 	for _, mem := range c.members {
-		if !mem.isClassic() {
-			return false
+		if mem.isClassic() {
+			n++
 		}
 	}
-	return true
+	return n
 }
 
 // subscribesTo says whether a member wants the topic, by name or by expression.

@@ -2,7 +2,9 @@ package group
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
+	"strings"
 
 	"kaas/coord"
 	"kaas/group/assignor"
@@ -41,6 +43,8 @@ func (m *Machine) classicBeat(t *coord.Turn, g *group, client Client, req *kmsg.
 		r.MemberID = client.ID + "-" + m.config.NewMemberSuffix()
 	}
 	switch {
+	case strings.EqualFold(m.config.ConsumerMigrationPolicy, migrateNever):
+		return nil, codeInconsistentProtocol
 	case g.full(m.config.ConsumerMaxSize, req.MemberID, req.InstanceID):
 		return nil, codeGroupMaxSizeReached
 	case !c.supports(req):
@@ -48,14 +52,25 @@ func (m *Machine) classicBeat(t *coord.Turn, g *group, client Client, req *kmsg.
 	case req.MemberID == unknownMemberID && req.InstanceID == nil && req.Version >= joinRequiresMemberID:
 		return r, codeMemberIDRequired
 	}
+	mem, code := c.joining(req)
+	if code != 0 {
+		return nil, code
+	}
 	said, ok := consumerlog.ClassicMember(req.Protocols[0].Metadata)
 	if !ok {
 		return nil, codeInconsistentProtocol
 	}
 	owned, _ := classicOwned(req.Protocols[0].Metadata, m.image())
-	mem, replaced, code := m.classicMember(t, g, r.MemberID, req)
-	if code != 0 {
-		return nil, code
+	last := mem != nil && req.InstanceID != nil && !mem.isClassic() && c.classic() == len(c.members)-1 &&
+		m.migrates(migrateDown) && int64(len(c.members)) <= int64(m.config.MaxSize)
+	if mem != nil && mem.id != r.MemberID {
+		if err := m.replaceConsumer(t, g, mem, r.MemberID); err != nil {
+			return nil, err.code
+		}
+		mem = c.members[r.MemberID]
+	}
+	if mem != nil { // what a consumer said and this one does not say stays, but for its expression
+		said.Assignor, said.RackID = mem.said.Assignor, cmp.Or(said.RackID, mem.said.RackID)
 	}
 	said.InstanceID, said.ClientID, said.ClientHost = req.InstanceID, client.ID, client.Host
 	said.RebalanceTimeoutMs = req.RebalanceTimeoutMillis
@@ -67,55 +82,57 @@ func (m *Machine) classicBeat(t *coord.Turn, g *group, client Client, req *kmsg.
 		said.Classic.Protocols = append(said.Classic.Protocols, consumerlog.Protocol{Name: req.Protocols[i].Name, Metadata: bytes.Clone(req.Protocols[i].Metadata)})
 	}
 	changed, err := m.recordSaid(t, g, mem, r.MemberID, said)
-	if err == nil {
-		mem = g.consumer.members[r.MemberID]
-		err = m.advance(t, g, mem, changed, owned, nil)
+	if err != nil {
+		return nil, err.code
+	}
+	mem = g.consumer.members[r.MemberID]
+	if last {
+		r.Generation, err = m.replaceLast(t, g, mem, changed, owned)
+	} else if err = m.advance(t, g, mem, changed, owned, nil); err == nil {
+		r.Generation = mem.epoch
+		t.Cancel(&mem.revocation)
+		m.touchConsumer(t, g, mem)
+		t.Schedule(&mem.sync, t.NowMs+int64(mem.said.RebalanceTimeoutMs))
 	}
 	if err != nil {
 		return nil, err.code
 	}
-	r.Generation = mem.epoch
 	r.ProtocolType, r.Protocol = kmsg.StringPtr(consumerProtocolType), kmsg.StringPtr(said.Classic.Protocols[0].Name)
-	return r, m.classicJoined(t, g, mem, replaced)
+	return r, 0
 }
 
-// classicJoined arms what follows a classic member's join; one that has taken the
-// place of the last member of the consumer protocol makes the group a classic one.
-func (m *Machine) classicJoined(t *coord.Turn, g *group, mem *consumerMember, replaced bool) int16 {
-	t.Cancel(&mem.revocation)
-	if c := g.consumer; replaced && c.allClassic() && m.migrates(migrateDown) && int64(len(c.members)) <= int64(m.config.MaxSize) {
-		if err := m.downgrade(t, g, nil); err != nil {
-			return err.code
-		}
-		return 0
+// replaceLast makes the group a classic one after a member of it has taken the place
+// of the last one of the consumer protocol. Nobody moves when the plan is the newest
+// and all have entered it; else they rebalance. The generation is the member's.
+func (m *Machine) replaceLast(t *coord.Turn, g *group, mem *consumerMember, changed bool, owned []ownedTopic) (int32, *refusal) {
+	c, image := g.consumer, m.image()
+	if changed || c.epoch > c.assignmentEpoch || c.subscriptionHash(image, nil) != c.metadataHash {
+		return mem.epoch, m.downgrade(t, g, nil, "the last member of the consumer protocol was replaced before the group had a plan")
 	}
-	m.touchConsumer(t, g, mem)
-	t.Schedule(&mem.sync, t.NowMs+int64(mem.said.RebalanceTimeoutMs))
-	return 0
+	if err := m.reconcile(t, g, mem, image, owned); err != nil {
+		return -1, err
+	}
+	reason, generation := "", mem.epoch
+	if c.state() != consumerStable {
+		reason = "the last member of the consumer protocol was replaced before all had what the plan gives them"
+	}
+	return generation, m.downgrade(t, g, nil, reason)
 }
 
-// classicMember finds who joins; nil: it is new. replaced: it took the place of
-// another member id.
-func (m *Machine) classicMember(t *coord.Turn, g *group, memberID string, req *kmsg.JoinGroupRequest) (mem *consumerMember, replaced bool, code int16) {
-	c := g.consumer
+// joining finds who joins, or whose place is taken by who has no member id; nil: nobody.
+func (c *consumerGroup) joining(req *kmsg.JoinGroupRequest) (*consumerMember, int16) {
 	if req.InstanceID == nil {
-		return c.members[memberID], false, 0
+		return c.members[req.MemberID], 0
 	}
 	holder := c.members[c.static[*req.InstanceID]]
 	switch {
-	case holder == nil && req.MemberID != unknownMemberID:
-		return nil, false, codeUnknownMemberID
-	case holder == nil:
-		return nil, false, 0
 	case req.MemberID == unknownMemberID:
-		if err := m.replaceConsumer(t, g, holder, memberID); err != nil {
-			return nil, false, err.code
-		}
-		return g.consumer.members[memberID], true, 0
-	case holder.id != memberID:
-		return nil, false, codeFencedInstanceID
+	case holder == nil:
+		return nil, codeUnknownMemberID
+	case holder.id != req.MemberID:
+		return nil, codeFencedInstanceID
 	}
-	return holder, false, 0
+	return holder, 0
 }
 
 // supports: the client is a consumer and has an assignor in common with the group's
@@ -170,7 +187,7 @@ func (c *consumerGroup) validateConsumer(memberID string, instanceID *string, ge
 	return mem, 0
 }
 
-// heartbeatConsumer tells a classic member to rejoin when its epoch is old, when it
+// heartbeatConsumer tells a classic member to rejoin when there is a newer plan, when it
 // has to give something up, or when what it waits for is free.
 func (m *Machine) heartbeatConsumer(t *coord.Turn, g *group, req *kmsg.HeartbeatRequest) int16 {
 	c := g.consumer
@@ -179,11 +196,17 @@ func (m *Machine) heartbeatConsumer(t *coord.Turn, g *group, req *kmsg.Heartbeat
 		return code
 	}
 	m.touchConsumer(t, g, mem)
-	if mem.epoch < c.epoch || mem.state == memberUnrevoked || mem.state == memberUnreleased && !c.waits(mem) {
+	if c.behind(mem) || mem.state == memberUnrevoked || mem.state == memberUnreleased && !c.waits(mem) {
 		m.expectJoin(t, mem)
 		return codeRebalanceInProgress
 	}
 	return 0
+}
+
+// behind: there is a newer plan than the member's, or nobody speaks the consumer
+// protocol, whose heartbeats make plans.
+func (c *consumerGroup) behind(mem *consumerMember) bool {
+	return mem.epoch < c.assignmentEpoch || mem.epoch < c.epoch && c.classic() == len(c.members)
 }
 
 // waits: something of the member's target still belongs to another.
@@ -214,7 +237,7 @@ func (m *Machine) syncConsumer(t *coord.Turn, g *group, req *kmsg.SyncGroupReque
 		switch {
 		case req.ProtocolType != nil && *req.ProtocolType != consumerProtocolType, req.Protocol != nil && *req.Protocol != name:
 			code = codeInconsistentProtocol
-		case c.epoch > mem.epoch && mem.state != memberUnrevoked:
+		case c.behind(mem) && mem.state != memberUnrevoked:
 			m.expectJoin(t, mem)
 			code = codeRebalanceInProgress
 		}
@@ -246,10 +269,10 @@ func (m *Machine) leaveConsumer(t *coord.Turn, g *group, members []kmsg.LeaveGro
 			}
 			mem = holder
 		}
-		if code == 0 && (mem == nil || slices.Contains(out, mem)) {
+		if code == 0 && mem == nil {
 			code = codeUnknownMemberID
 		}
-		if code == 0 {
+		if code == 0 && !slices.Contains(out, mem) { // who is named twice leaves twice, as in Kafka
 			m.logger.Info("member leaves a consumer group", "group", g.id, "member", mem.id, "instance", mem.instanceID(), "reason", givenReason(one.Reason))
 			out = append(out, mem)
 		}

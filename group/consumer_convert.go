@@ -15,6 +15,8 @@ const (
 	migrateBoth = "bidirectional"
 	migrateUp   = "upgrade"
 	migrateDown = "downgrade"
+	// migrateNever also keeps members of the classic protocol out of consumer groups.
+	migrateNever = "disabled"
 )
 
 func (m *Machine) migrates(direction string) bool {
@@ -80,6 +82,7 @@ func (m *Machine) upgradeRecords(g *group) ([]coord.Record, *refusal) {
 	records := []coord.Record{groupTombstone(g.id)}
 	taken := map[assignor.TopicID]map[int32]bool{}
 	var later []coord.Record
+	subscribed := newConsumerGroup()
 	for _, mem := range g.ordered() {
 		said, ok := consumerlog.ClassicMember(mem.metadata(g.protocolOf(mem)))
 		if !ok {
@@ -94,11 +97,16 @@ func (m *Machine) upgradeRecords(g *group) ([]coord.Record, *refusal) {
 		if !ok {
 			return nil, unreadable
 		}
+		subscribed.count(said.Topics, 1)
 		at := current{epoch: g.generation, previousEpoch: g.generation, state: memberStable, assigned: assigned}
 		records = append(records, consumerMemberRecord(g.id, mem.id, said))
 		later = append(later, consumerTargetRecord(g.id, mem.id, assigned.plain()), consumerCurrentRecord(g.id, mem.id, &at))
 	}
-	records = append(records, consumerEpochRecord(g.id, g.generation, 0))
+	var hash int64 // that of no plan, unless the leader has made one
+	if g.state == stateStable {
+		hash = subscribed.subscriptionHash(image, nil)
+	}
+	records = append(records, consumerEpochRecord(g.id, g.generation, hash))
 	records = append(records, later...)
 	return append(records, consumerPlanRecord(g.id, g.generation, 0)), nil
 }
@@ -142,24 +150,23 @@ func classicAssignment(assignment []byte, image *meta.Image, taken map[assignor.
 	return owned, true
 }
 
-// mayDowngrade: without the members that go everybody speaks the classic protocol,
-// and some of those who go do not.
+// mayDowngrade: without the members that go there are others, who all speak the
+// classic protocol.
 func (m *Machine) mayDowngrade(g *group, out []*consumerMember) bool {
 	c := g.consumer
-	classic := 0
-	for _, mem := range c.members {
-		if mem.isClassic() && !slices.Contains(out, mem) {
-			classic++
+	stay, classic := len(c.members)-len(out), c.classic()
+	for _, mem := range out {
+		if mem.isClassic() {
+			classic--
 		}
 	}
-	return classic > 0 && classic == len(c.members)-len(out) && slices.ContainsFunc(out, func(mem *consumerMember) bool { return !mem.isClassic() }) &&
-		m.migrates(migrateDown) && int64(classic) <= int64(m.config.MaxSize)
+	return stay > 0 && classic == stay && m.migrates(migrateDown) && int64(stay) <= int64(m.config.MaxSize)
 }
 
 // downgrade makes a consumer group, without some of its members, a classic group
-// again (ClassicGroup.fromConsumerGroup). The members keep what they have. When
-// someone went, they rebalance.
-func (m *Machine) downgrade(t *coord.Turn, g *group, out []*consumerMember) *refusal {
+// again (ClassicGroup.fromConsumerGroup). The members keep what they have. With a
+// reason they rebalance.
+func (m *Machine) downgrade(t *coord.Turn, g *group, out []*consumerMember, reason string) *refusal {
 	c := g.consumer
 	for _, mem := range c.members {
 		m.cancelConsumer(t, mem)
@@ -193,8 +200,8 @@ func (m *Machine) downgrade(t *coord.Turn, g *group, out []*consumerMember) *ref
 	for _, mem := range g.ordered() {
 		m.touch(t, mem)
 	}
-	if len(out) > 0 {
-		m.prepareRebalance(t, g, "the group's last member of the consumer protocol has gone")
+	if reason != "" {
+		m.prepareRebalance(t, g, reason)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
@@ -98,7 +97,10 @@ func (m *Machine) consumerBeat(t *coord.Turn, client Client, req *kmsg.ConsumerG
 		return nil, err
 	}
 	said := mem.saidNext(client, req)
-	assignedBefore := consumerOwned(mem)
+	var assignedBefore ownedPartitions
+	if mem != nil {
+		assignedBefore = mem.assigned
+	}
 	changed, err := m.recordSaid(t, g, mem, memberID, said)
 	if err != nil {
 		return nil, err
@@ -115,14 +117,6 @@ func (m *Machine) consumerBeat(t *coord.Turn, client Client, req *kmsg.ConsumerG
 		r.Assignment = heartbeatAssignment(mem.assigned)
 	}
 	return r, nil
-}
-
-// consumerOwned of a member that may not be there yet.
-func consumerOwned(mem *consumerMember) ownedPartitions {
-	if mem == nil {
-		return nil
-	}
-	return mem.assigned
 }
 
 func heartbeatAssignment(o ownedPartitions) *kmsg.ConsumerGroupHeartbeatResponseAssignment {
@@ -286,27 +280,24 @@ func (mem *consumerMember) saidNext(client Client, req *kmsg.ConsumerGroupHeartb
 	return &said
 }
 
-func clone(s *string) *string {
-	c := strings.Clone(*s)
-	return &c
-}
+func clone(s *string) *string { return kmsg.StringPtr(strings.Clone(*s)) }
 
 // recordSaid records what is new about the member, or the member; changed says
 // whether it subscribes to something else now, or its vote gives the group another
 // assignor, which asks for a new plan.
 func (m *Machine) recordSaid(t *coord.Turn, g *group, mem *consumerMember, id string, said *consumerlog.Member) (changed bool, err *refusal) {
-	if mem != nil && sameSaid(&mem.said, said) {
+	if mem != nil && mem.said.Equal(said) {
 		return false, nil
 	}
 	before := consumerlog.Member{Regex: new(string)} // a new one that subscribes to nothing changes nothing
 	if mem != nil {
 		before = mem.said
 	}
-	changed = !slices.Equal(before.Topics, said.Topics) || !sameText(before.Regex, said.Regex)
+	changed = !slices.Equal(before.Topics, said.Topics) || orEmpty(before.Regex) != orEmpty(said.Regex)
 	if mem == nil {
 		m.logger.Info("member joins a consumer group", "group", g.id, "member", id, "classic", said.Classic != nil)
 	}
-	votes, assignor := !sameText(before.Assignor, said.Assignor), ""
+	votes, assignor := orEmpty(before.Assignor) != orEmpty(said.Assignor), ""
 	if votes {
 		assignor = m.assignorName(g.consumer)
 	}
@@ -314,23 +305,6 @@ func (m *Machine) recordSaid(t *coord.Turn, g *group, mem *consumerMember, id st
 		return false, err
 	}
 	return changed || votes && assignor != m.assignorName(g.consumer), nil
-}
-
-func sameSaid(a, b *consumerlog.Member) bool {
-	return a.ClientID == b.ClientID && a.ClientHost == b.ClientHost && a.RebalanceTimeoutMs == b.RebalanceTimeoutMs &&
-		sameText(a.InstanceID, b.InstanceID) && sameText(a.RackID, b.RackID) && sameText(a.Assignor, b.Assignor) && sameText(a.Regex, b.Regex) &&
-		slices.Equal(a.Topics, b.Topics) && sameClassic(a.Classic, b.Classic)
-}
-
-func sameText(a, b *string) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
-
-func sameClassic(a, b *consumerlog.Classic) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.SessionTimeoutMs == b.SessionTimeoutMs && slices.EqualFunc(a.Protocols, b.Protocols, func(x, y consumerlog.Protocol) bool {
-		return x.Name == y.Name && bytes.Equal(x.Metadata, y.Metadata)
-	})
 }
 
 // touchConsumer gives a member another session.
@@ -382,7 +356,7 @@ func (m *Machine) fenceLate(t *coord.Turn, g *group, mem *consumerMember, reason
 func (m *Machine) fence(t *coord.Turn, g *group, out ...*consumerMember) *refusal {
 	c := g.consumer
 	if m.mayDowngrade(g, out) {
-		return m.downgrade(t, g, out)
+		return m.downgrade(t, g, out, "the group's last member of the consumer protocol has gone")
 	}
 	var records []coord.Record
 	for _, mem := range out {

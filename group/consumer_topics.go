@@ -99,14 +99,10 @@ func (c *consumerGroup) wants(mem *consumerMember, image *meta.Image, id assigno
 	if topic == nil {
 		return false
 	}
-	if _, ok := slices.BinarySearch(mem.said.Topics, topic.Name); ok {
-		return true
+	_, ok := slices.BinarySearch(mem.said.Topics, topic.Name) // sorted by replaySaid
+	if r := c.regexes[mem.regex()]; !ok && r != nil {
+		_, ok = slices.BinarySearch(r.topics, topic.Name)
 	}
-	r := c.regexes[mem.regex()]
-	if r == nil {
-		return false
-	}
-	_, ok := slices.BinarySearch(r.topics, topic.Name)
 	return ok
 }
 

@@ -1,7 +1,9 @@
 package consumerlog
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kbin"
 )
@@ -29,6 +31,24 @@ type Member struct {
 	Assignor           *string
 	// Classic is set for a member that speaks the classic protocol.
 	Classic *Classic
+}
+
+// Equal says whether both are the same record.
+func (m *Member) Equal(o *Member) bool {
+	return m.ClientID == o.ClientID && m.ClientHost == o.ClientHost && m.RebalanceTimeoutMs == o.RebalanceTimeoutMs &&
+		sameText(m.InstanceID, o.InstanceID) && sameText(m.RackID, o.RackID) && sameText(m.Assignor, o.Assignor) && sameText(m.Regex, o.Regex) &&
+		slices.Equal(m.Topics, o.Topics) && m.Classic.equal(o.Classic)
+}
+
+func sameText(a, b *string) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
+
+func (c *Classic) equal(o *Classic) bool {
+	if c == nil || o == nil {
+		return c == o
+	}
+	return c.SessionTimeoutMs == o.SessionTimeoutMs && slices.EqualFunc(c.Protocols, o.Protocols, func(x, y Protocol) bool {
+		return x.Name == y.Name && bytes.Equal(x.Metadata, y.Metadata)
+	})
 }
 
 // Classic is what a member of the classic protocol said in JoinGroup.
