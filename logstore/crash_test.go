@@ -22,6 +22,8 @@ import (
 // crashModel is what a producer of single records "0", "1", … knows: how many were tried and how many acknowledged.
 type crashModel struct {
 	tried, acked, start atomic.Int64
+	// whole: nothing is deleted, so every segment below a recovery point has its index. (Of one that is being deleted the index goes first.)
+	whole bool
 }
 
 // TestCrashAtEveryOperation takes clones before every operation of a scenario (appends, rolls, checkpoints, DeleteRecords,
@@ -101,13 +103,17 @@ func TestCrashAtEveryOperation(t *testing.T) {
 }
 
 func verifyClone(clone *vfs.Mem, acked, logStart int64, model *crashModel, dirs ...string) error {
-	s, err := Open(context.Background(), Options{Dirs: append([]string{"/data"}, dirs...), FS: clone})
+	logs := new(logBuffer)
+	s, err := Open(context.Background(), Options{Dirs: append([]string{"/data"}, dirs...), FS: clone, Logger: slog.New(slog.NewTextHandler(logs, nil))})
 	if err != nil {
 		return err
 	}
 	p, err := s.Ensure("t", topicID, 0, DefaultConfig())
 	if err != nil {
 		return err
+	}
+	if said := logs.String(); model.whole && strings.Contains(said, "reason=missing") {
+		return fmt.Errorf("an index whose segment was below the recovery point is gone:\n%s", said)
 	}
 	end := p.LogEndOffset()
 	tried := model.tried.Load()

@@ -103,6 +103,7 @@ func (p *Partition) writeOutLocked() error {
 			if err == nil {
 				err = seal.segment.WriteSealed()
 			}
+			p.namesMade(seal.segment)
 			seal.segment.Release()
 		}
 		if err != nil {
@@ -190,7 +191,9 @@ func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
 	if m != nil {
 		offsets, times := int(m.Offsets.Len()), int(m.Times.Len())
 		if offsets > fromOffsets || times > fromTimes {
-			if err := g.WriteIndexes(m, fromOffsets, fromTimes); err != nil {
+			err := g.WriteIndexes(m, fromOffsets, fromTimes)
+			p.namesMade(g)
+			if err != nil {
 				return 0, false, err
 			}
 			p.mu.Lock()
@@ -206,8 +209,31 @@ func (p *Partition) prepareCheckpoint() (point int64, changed bool, err error) {
 			return 0, false, err
 		}
 	}
+	if err := p.syncNames(); err != nil {
+		return 0, false, err
+	}
 	p.recoveryPoint.Store(point)
 	return point, true, nil
+}
+
+// namesMade notes whether the directory has to be synced because g made index files. Caller: writeOutMu, or the stop.
+func (p *Partition) namesMade(g *segment.Segment) {
+	if g.MadeNames() {
+		p.namesUnsynced = true
+	}
+}
+
+// syncNames makes the names of index files durable: a recovery point that was beyond them, or a clean mark, would have the next start
+// miss them, and read the segments whole. Caller: writeOutMu, or the stop.
+func (p *Partition) syncNames() error {
+	if !p.namesUnsynced {
+		return nil
+	}
+	if err := p.store.fs.SyncDir(p.path()); err != nil {
+		return err
+	}
+	p.namesUnsynced = false
+	return nil
 }
 
 // writeCheckpoints replaces a directory's recovery point and log start files. starts overrides log start offsets that are
@@ -421,8 +447,9 @@ func (p *Partition) finish(add func(numbers ...int64)) error {
 		if err := g.WriteIndexes(m, g.WrittenOffsets, g.WrittenTimes); err != nil {
 			return err
 		}
+		p.namesMade(g)
 	}
-	if err := g.SyncEnd(true); err != nil {
+	if err := errors.Join(g.SyncEnd(true), p.syncNames()); err != nil {
 		return err
 	}
 	known := min(int64(p.producers.Len()), 1)

@@ -65,6 +65,8 @@ type Partition struct {
 	synced        atomic.Int64          // every offset below is, in the partition's own files; writers: mu, or a recovery
 	recoveryPoint atomic.Int64          // recovery may trust everything below; writers: janitor, recovery, Close
 
+	namesUnsynced bool // index files were made since the directory was synced; owner: writeOutMu, or the stop
+
 	syncMu    sync.Mutex         // one sync of the files at a time; before mu. Appends, reads and watermarks do not wait for it
 	syncing   []*segment.Segment // owner: syncMu
 	journalID uint64             // the journal that has records of it, 0: none; owner: commitJournal.turn

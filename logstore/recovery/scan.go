@@ -2,10 +2,14 @@ package recovery
 
 import (
 	"bytes"
+	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
+	"kaas/codec/batch"
 	"kaas/internal/limits"
 	"kaas/internal/vfs"
 	"kaas/logstore/checkpoint"
@@ -211,15 +215,59 @@ func (t *Task) freeBehind(f vfs.File, g *Segment, at, end int64, reason error) (
 // cutAhead cuts zeros from position at on; false: what lies there is something else.
 func (t *Task) cutAhead(f vfs.File, g *Segment, at int64) (bool, error) {
 	n := g.SizeBytes - at
-	if n > 2*limits.WindowBytes { // none has so many
-		return false, nil
-	}
-	b := make([]byte, n)
-	if _, err := f.ReadAt(b, at); err != nil || len(bytes.TrimLeft(b, "\x00")) > 0 {
+	if zeros, err := allZeros(f, at, g.SizeBytes); !zeros || err != nil {
 		return false, err
 	}
-	t.Logger.Debug("zeros behind the end of the log cut", "file", g.path(layout.LogSuffix), "bytes", n, "position", at)
+	if n <= 2*limits.WindowBytes {
+		t.Logger.Debug("zeros behind the end of the log cut", "file", g.path(layout.LogSuffix), "bytes", n, "position", at)
+	} else { // a broker that serves has not so many there: a batch was going to be written over them
+		t.CutBytes += n
+		t.Logger.Info(unfinishedAppend, "file", g.path(layout.LogSuffix), "bytes", n, "position", at, "endOffset", g.EndOffset, "reason", "zeros, where it was going to be")
+	}
 	return true, f.Truncate(at)
+}
+
+func allZeros(f vfs.File, from, to int64) (bool, error) {
+	b := make([]byte, min(to-from, limits.RecoveryChunkBytes))
+	for ; from < to; from += int64(len(b)) {
+		b = b[:min(to-from, int64(len(b)))]
+		if _, err := f.ReadAt(b, from); err != nil || len(bytes.TrimLeft(b, "\x00")) > 0 {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// unfinishedAppend is no loss: a batch is acknowledged after it was written and synced, and with flush.messages above 1 after it was
+// written, which only a power failure undoes.
+const unfinishedAppend = "unfinished append cut, nobody was told that it is durable"
+
+// unfinished says whether all that the file has from position at on, where the log ends at an offset, is one batch that was not written
+// to its end: the file ends in it, or from a page in it on there are zeros, over which it was being written.
+func unfinished(f vfs.File, at, size, end int64) (bool, error) {
+	header := make([]byte, min(size-at, batch.HeaderBytes))
+	if _, err := f.ReadAt(header, at); err != nil {
+		return false, err
+	}
+	if len(header) >= 8 && int64(binary.BigEndian.Uint64(header)) != end {
+		return false, nil
+	}
+	if len(header) < batch.HeaderBytes {
+		return true, nil
+	}
+	length := int64(int32(binary.BigEndian.Uint32(header[8:])))
+	if header[16] != 2 || length < batch.HeaderBytes-batch.LogOverheadBytes || length > limits.RecoveryBatchBytes {
+		return false, nil
+	}
+	whole := at + batch.LogOverheadBytes + length
+	if whole > size {
+		return true, nil
+	}
+	const page = 4096 // a write that is interrupted ends at one
+	if last := (whole - 1) &^ (page - 1); last > at {
+		return allZeros(f, last, size)
+	}
+	return false, nil
 }
 
 // freeAhead gives back space that the size does not count.
@@ -267,7 +315,13 @@ func (t *Task) cutAfter(i int, reason error) error {
 	cut := size - g.SizeBytes
 	later := t.log.Segments[i+1:]
 	t.CutBytes += cut
-	t.Logger.Warn("log tail cut", "file", g.path(layout.LogSuffix), "bytes", cut, "position", g.SizeBytes,
+	level, what := slog.LevelWarn, "log tail cut"
+	if part, err := unfinished(f, g.SizeBytes, size, g.EndOffset); err != nil {
+		return err
+	} else if part && len(later) == 0 {
+		level, what = slog.LevelInfo, unfinishedAppend
+	}
+	t.Logger.Log(context.Background(), level, what, "file", g.path(layout.LogSuffix), "bytes", cut, "position", g.SizeBytes,
 		"endOffset", g.EndOffset, "laterSegments", len(later), "reason", reason)
 	if err := f.Truncate(g.SizeBytes); err != nil {
 		return err

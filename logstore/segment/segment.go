@@ -40,6 +40,7 @@ type Segment struct {
 	recovered  bool // made by a recovery in place: earlier readers may have the index files mapped. Immutable once in a list
 	compacted  bool // made by the cleaner in this process: all of it is below every limit of a reader. Immutable once in a list
 	Unsynced   bool // appended to since the last successful fdatasync began. Owner: Partition.mu
+	madeNames  bool // an index file was made, see MadeNames. Owner: who writes the files of the index
 
 	file   atomic.Pointer[openFile]       // nil until first use; set under mu
 	mem    atomic.Pointer[index.Writable] // writable index; nil: see files

@@ -1,6 +1,8 @@
 package segment
 
 import (
+	"errors"
+	"io/fs"
 	"path/filepath"
 
 	"kaas/internal/vfs"
@@ -30,6 +32,13 @@ func (g *Segment) WriteSealed() error {
 	return nil
 }
 
+// MadeNames says once that an index file was made since it was asked last, whose name only a sync of the directory makes durable: before
+// the recovery point passes what the file tells of. The caller is who writes the files of the index.
+func (g *Segment) MadeNames() (made bool) {
+	made, g.madeNames = g.madeNames, false
+	return made
+}
+
 // WriteIndexes writes the entries from fromOffsets and fromTimes on and cuts what the files have beyond.
 func (g *Segment) WriteIndexes(m *index.Writable, fromOffsets, fromTimes int) error {
 	offsets, times := m.Offsets.View(), m.Times.View()
@@ -48,7 +57,11 @@ func (g *Segment) WriteIndexes(m *index.Writable, fromOffsets, fromTimes int) er
 }
 
 func (g *Segment) writeIndex(suffix string, b []byte, at int64) error {
-	f, err := g.env.fs.OpenFile(g.Path(suffix), vfs.Create)
+	f, err := g.env.fs.OpenFile(g.Path(suffix), 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		g.madeNames = true
+		f, err = g.env.fs.OpenFile(g.Path(suffix), vfs.Create)
+	}
 	if err != nil {
 		return err
 	}
