@@ -46,7 +46,7 @@ func listDescriptors(t testing.TB) []os.DirEntry {
 
 const fewDescriptors = "KAAS_TEST_FEW_DESCRIPTORS"
 
-// TestFewDescriptors: a log of many more segments than the process may have files open is written, read, looked up by time, compacted,
+// TestFewDescriptors: a log of many more segments than the process may have files open is written, read, looked up by time, moved, compacted,
 // cut by retention, and found again by a start, after a crash, too.
 func TestFewDescriptors(t *testing.T) {
 	if os.Getenv(fewDescriptors) != "" {
@@ -72,7 +72,9 @@ func withFewDescriptors(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &rlimit); err != nil {
 		t.Fatal(err)
 	}
-	h := start(t, func(o *Options) { o.FS, o.OpenFiles, o.Cleaner = unsynced{vfs.OS}, limit, byHand })
+	h := start(t, func(o *Options) {
+		o.FS, o.OpenFiles, o.Cleaner, o.Dirs = unsynced{vfs.OS}, limit, byHand, []string{t.TempDir(), t.TempDir()}
+	})
 	config := func(c *Config) {
 		c.SegmentBytes, c.FileDeleteDelayMs, c.RetentionMs, c.MinCleanableDirtyRatio = 100, 0, -1, 0
 	}
@@ -116,6 +118,11 @@ func withFewDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := string(content(t, &pinned))
+	for _, to := range []string{h.o.Dirs[1], h.o.Dirs[0]} {
+		moveTo(t, p, to)
+		look("moved")
+		readAll("after a move", 0)
+	}
 	h.kill()
 	h.open()
 	p = h.partition("t", config)

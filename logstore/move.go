@@ -214,10 +214,7 @@ func (v *move) copyLogs() (left int64, err error) {
 			continue // deleted, or gave way to another one of the same files: left counts that
 		}
 		end := g.EndOffset.Load() // before the size: it is not ahead of what is copied
-		f, err := g.Open()        // who has the list of before the move must not look for the old name after it
-		if err == nil {
-			err = v.copier.File(f, filepath.Base(g.Path(layout.LogSuffix)), g.SizeBytes.Load())
-		}
+		err := v.copyLog(g)
 		g.Release()
 		if err != nil {
 			return 0, err
@@ -231,6 +228,21 @@ func (v *move) copyLogs() (left int64, err error) {
 		left += g.SizeBytes.Load() - v.copier.Copied(filepath.Base(g.Path(layout.LogSuffix)))
 	}
 	return left, nil
+}
+
+// copyLog copies what is missing, by a descriptor of its own: a log may have more segments than the process may have files open. The caller
+// holds a reference.
+func (v *move) copyLog(g *segment.Segment) error {
+	name, size := filepath.Base(g.Path(layout.LogSuffix)), g.SizeBytes.Load()
+	if size > 0 && v.copier.Copied(name) >= size {
+		return nil
+	}
+	v.p.store.roomForFiles()
+	f, err := g.OpenAgain()
+	if err != nil {
+		return err
+	}
+	return errors.Join(v.copier.File(f, name, size), f.Close())
 }
 
 // copyIndexes copies the index files that will not change any more: those of a large log take longer than appends may be
@@ -266,7 +278,7 @@ func (v *move) replace(m *mover) error {
 	if err := p.writeOutLocked(); err != nil {
 		return err
 	}
-	old := p.place.Load()
+	old, before := p.place.Load(), p.segments.Load()
 	if err := v.leaveJournal(old.dir); err != nil {
 		return err
 	}
@@ -300,7 +312,7 @@ func (v *move) replace(m *mover) error {
 	v.to.partitions++
 	old.dir.stale[key] = true
 	s.mu.Unlock()
-	return v.removeOld(s, old, path)
+	return v.removeOld(s, old, path, before)
 }
 
 // leaveJournal makes what the commit journal of the old directory holds of the partition mean nothing, durably, while nobody
@@ -407,9 +419,12 @@ func (v *move) openAt(path string, key checkpoint.Key) (*Partition, error) {
 }
 
 // removeOld sets the old directory aside, then takes the mark away. What fails here, the next start does.
-func (v *move) removeOld(s *Store, old *place, path string) error {
+func (v *move) removeOld(s *Store, old *place, path string, before *segmentList) error {
 	aside := filepath.Join(old.dir.path, layout.AsideDir(v.p.topic, v.p.id, checkpoint.RandomUUID(), layout.DeleteDirSuffix))
-	err := s.fs.Rename(old.path, aside)
+	err := v.letRead(before)
+	if err == nil {
+		err = s.fs.Rename(old.path, aside)
+	}
 	if err == nil {
 		err = s.fs.SyncDir(old.dir.path)
 	}
@@ -422,6 +437,28 @@ func (v *move) removeOld(s *Store, old *place, path string) error {
 	}
 	if err != nil {
 		s.logger.Warn("old directory of a moved partition not removed, again at the next start", "dir", old.path, "error", err)
+	}
+	return nil
+}
+
+// letRead opens what those who read the list of before the move may look for later by its old name. That list has dropped its references
+// by now: a segment that can be acquired is somebody's, any other one nobody's ever again.
+func (v *move) letRead(before *segmentList) error {
+	for _, g := range before.all {
+		if !g.Acquire() {
+			continue
+		}
+		_, err := g.Open()
+		if err == nil {
+			err = g.LoadIndex()
+		}
+		if err == nil {
+			_, err = g.AbortedTxns()
+		}
+		g.Release()
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

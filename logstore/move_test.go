@@ -3,6 +3,7 @@ package logstore
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"kaas/codec/batch"
 	"kaas/internal/vfs"
 	"kaas/logstore/journal"
 	"kaas/logstore/layout"
@@ -315,4 +317,67 @@ func TestRecoveryEndsAMove(t *testing.T) {
 	expect(t, p, "x", "y")
 	moveTo(t, p, to)
 	expect(t, p, "x", "y")
+}
+
+// TestReadersOverAMove: who has a segment of before the move, and has not opened it yet, reads it after its directory was renamed and
+// removed, by offset and by time; and a move leaves no file open that nobody reads.
+func TestReadersOverAMove(t *testing.T) {
+	t.Parallel()
+	h := start(t, func(o *Options) { o.Dirs, o.Cleaner = []string{t.TempDir(), t.TempDir()}, byHand })
+	config := func(c *Config) { c.SegmentBytes, c.IndexIntervalBytes, c.RetentionMs = 1000, 100, -1 }
+	p := h.partition("t", config)
+	for i := range 100 {
+		put(t, p, stamped(int64(1000+i), fmt.Sprint(i)))
+	}
+	h.restart() // nothing is open
+	p = h.partition("t", config)
+	if n := h.s.segments.OpenFiles(); n != 0 {
+		t.Fatalf("%d files are open after a clean start", n)
+	}
+	was := p.segments.Load().all
+	if len(was) < 6 {
+		t.Fatalf("%d segments", len(was))
+	}
+	held := was[2]
+	if !held.Acquire() {
+		t.Fatal("a segment of the list has no reference")
+	}
+	from, to := p.Dir(), h.o.Dirs[0]
+	if to == from {
+		to = h.o.Dirs[1]
+	}
+	moveTo(t, p, to)
+	eventually(t, func() error { // the old directory is gone
+		entries, err := os.ReadDir(from)
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), "t-0") {
+				return errors.New(e.Name())
+			}
+		}
+		return err
+	})
+	if n := h.s.segments.OpenFiles(); n > 2 {
+		t.Errorf("%d files are open after the move, one is read and one is active", n)
+	}
+	for i, g := range was {
+		if i != 2 && g.Acquire() {
+			t.Errorf("segment %d of before the move lives", i)
+			g.Release()
+		}
+	}
+	offset := held.BaseOffset + 3
+	s, err := held.Read(offset, 1<<62, 0, 1, true, false, 0)
+	if err != nil || s.Len == 0 {
+		t.Fatalf("read of %d: %d bytes, %v", offset, s.Len, err)
+	}
+	if b := content(t, &s); batch.View(b).BaseOffset() != offset {
+		t.Errorf("offset %d, want %d", batch.View(b).BaseOffset(), offset)
+	}
+	s.Release()
+	if strings.Contains(h.logs.String(), "index rebuilt") {
+		t.Errorf("an index was looked for by its old name:\n%s", h.logs)
+	}
+	if got := values(t, p, 0, ReadUncommitted); len(got) != 100 {
+		t.Errorf("%d values after the move", len(got))
+	}
 }
