@@ -295,7 +295,7 @@ func (s *Store) Close(ctx context.Context) error {
 	s.compactor.cancel()
 	s.healer.Stop()
 	s.mover.stop()
-	s.stopProbes()
+	s.probes.Stop()
 	all := s.All()
 	stopped := make(chan struct{})
 	var journals error // set before stopped is closed
@@ -304,7 +304,7 @@ func (s *Store) Close(ctx context.Context) error {
 		s.compactor.wait()
 		s.healer.Wait()
 		s.mover.work.Wait()
-		s.waitProbes()
+		s.probes.Wait()
 		s.janitor.Stop()
 		s.giveBackAhead(true) // before the last sync of each file
 		for _, p := range all {

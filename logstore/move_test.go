@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -380,4 +381,117 @@ func TestReadersOverAMove(t *testing.T) {
 	if got := values(t, p, 0, ReadUncommitted); len(got) != 100 {
 		t.Errorf("%d values after the move", len(got))
 	}
+}
+
+// TestMoveMeetsEveryFault: each operation in the directory that a partition is moved to fails, once or from then on until the move has
+// ended. Whatever becomes of the move, the partition serves what it had, nothing of a move that failed stays, the next one works, and
+// so does a start.
+func TestMoveMeetsEveryFault(t *testing.T) {
+	t.Parallel()
+	for _, why := range []error{unix.ENOSPC, unix.EIO} {
+		for _, once := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%v, once %v", why, once), func(t *testing.T) {
+				t.Parallel()
+				moved := false
+				for at := int64(1); !moved; at++ {
+					if at > 500 {
+						t.Fatal("a move that never ends")
+					}
+					moved = moveMeets(t, why, once, at)
+				}
+			})
+		}
+	}
+}
+
+// moveMeets lets operation at fail; true: there are not so many.
+func moveMeets(t *testing.T, why error, once bool, at int64) (never bool) {
+	t.Helper()
+	var armed atomic.Bool
+	var ops atomic.Int64
+	m := vfs.NewMem()
+	defer func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	h := &harness{t: t, logs: new(logBuffer), o: Options{
+		Dirs: []string{"/a", "/b"}, JournalBytes: -1, ProbeIntervalMs: -1, ReopenIntervalMs: 1, Cleaner: byHand,
+		FS: &vfs.Faulty{FS: m, Before: func(op vfs.Op) error {
+			if armed.Load() && strings.HasPrefix(op.Name, "/b") {
+				if n := ops.Add(1); n == at || n > at && !once {
+					return why
+				}
+			}
+			return nil
+		}},
+	}}
+	h.open()
+	config := func(c *Config) { c.SegmentBytes, c.IndexIntervalBytes, c.RetentionMs = 400, 100, -1 }
+	p := h.partition("t", config)
+	var want []string
+	add := func(count int) {
+		for range count {
+			i := len(want)
+			if r := put(t, p, produced(7, 0, int32(i), false, fmt.Sprint(i))); r.BaseOffset != int64(i) {
+				t.Fatalf("fault %d: record %d at %d", at, i, r.BaseOffset)
+			}
+			want = append(want, fmt.Sprint(i))
+		}
+	}
+	add(12)
+	if p.Dir() != "/a" {
+		t.Fatal(p.Dir())
+	}
+	armed.Store(true)
+	if err := h.s.MoveTo("t", 0, "/b"); err != nil {
+		t.Fatal(err)
+	}
+	settled(p)
+	armed.Store(false)
+	never = ops.Load() < at
+	if never && p.Dir() != "/b" {
+		t.Fatalf("not moved, and nothing failed: %s", h.logs)
+	}
+	if errors.Is(p.Err(), ErrClosed) { // the copy could not be taken back: only a start tells which one it is
+		h.restartOffline()
+		p = h.partition("t", config)
+	}
+	eventually(t, p.Err)
+	expect(t, p, want...)
+	add(2)
+	moveTo(t, p, "/b")
+	add(2)
+	expect(t, p, want...)
+	if at%2 == 0 {
+		h.crash()
+	} else {
+		h.restart()
+	}
+	p = h.partition("t", config)
+	expect(t, p, want...)
+	add(1)
+	eventually(t, func() error {
+		for _, dir := range h.o.Dirs {
+			entries, err := m.List(dir)
+			if err != nil {
+				return err
+			}
+			for _, e := range entries {
+				if strings.HasPrefix(e.Name, "t-0") && filepath.Join(dir, e.Name) != "/b/t-0" {
+					return fmt.Errorf("fault %d: %s/%s is left", at, dir, e.Name)
+				}
+			}
+		}
+		return nil
+	})
+	h.stop()
+	return never
+}
+
+// restartOffline stops a store of which a partition is closed, and starts it.
+func (h *harness) restartOffline() {
+	h.t.Helper()
+	h.kill()
+	h.open()
 }

@@ -52,6 +52,7 @@ type Store struct {
 	compactor *compactor
 	healer    *healer.Healer[*Partition]
 	mover     *mover
+	probes    probe.Set
 	segments  *segment.Env
 	strays    volume.Strays
 	counters  Counters
@@ -78,7 +79,6 @@ type logDir struct {
 	hasCleanedTo bool       // there is a cleaner-offset-checkpoint; owner: checkpointMu
 	partitions   int        // served or being made; owner: Store.mu
 	journal      *commitJournal
-	probe        *probe.Probe            // nil: not asked
 	stale        map[checkpoint.Key]bool // deleted partitions that the checkpoint files may still name; owner: Store.mu
 }
 
@@ -114,7 +114,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.settleProducerIDs(knownIDs)
 	s.janitor.Start()
-	s.startProbes()
+	for _, d := range s.dirs {
+		s.probes.Begin(s.fs, s.logger, d.path, d.ID, s.upMs, s.options.ProbeIntervalMs)
+	}
 	s.segments.StartAhead()
 	s.resumeMoves(unfinished) // before a round of compaction changes what is copied
 	s.compactor.start()
@@ -148,10 +150,9 @@ func setDefaults(o *Options) {
 	orElse(&o.RetentionCheckIntervalMs, 300_000)
 	orElse(&o.CheckpointIntervalMs, 60_000)
 	orElse(&o.InitialDelayMs, 30_000)
-	if o.ProbeIntervalMs == 0 && o.InMemory {
+	if o.InMemory {
 		o.ProbeIntervalMs = -1 // there is no disk
-	}
-	if o.ProbeIntervalMs == 0 {
+	} else if o.ProbeIntervalMs == 0 {
 		o.ProbeIntervalMs = limits.ProbeIntervalMs
 	}
 	orElse(&o.OpenFiles, limits.OpenFiles)
@@ -254,6 +255,10 @@ func (s *Store) Stalled() []*Partition {
 	}
 	return out
 }
+
+// DirFaults says of each log directory that does not take writes, or does not answer, which it is and why; nil: all do. It waits for
+// nothing. What lies in a missing one Known tells.
+func (s *Store) DirFaults() []error { return s.probes.Faults() }
 
 // publish puts p (or, with nil, nothing) at its place in the map. Caller: mu.
 func (s *Store) publish(key checkpoint.Key, p *Partition) {

@@ -90,8 +90,8 @@ func (h *harness) kill() {
 	s.healer.Wait()
 	s.mover.stop()
 	s.mover.work.Wait()
-	s.stopProbes()
-	s.waitProbes()
+	s.probes.Stop()
+	s.probes.Wait()
 	s.janitor.Stop()
 	s.committer.Close()
 	for _, d := range s.dirs {
@@ -536,14 +536,31 @@ func TestForeignFilesStay(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "README.txt"), []byte("do not delete"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	inside := []string{ // directories with names of files that a start removes, or takes for its own
+		"a-0/backup.tmp", "a-0/00000000000000000007.log", "a-0/00000000000000000003.index.5.deleted", "a-0/00000000000000000000.log.swap",
+		"a-0/00000000000000000004.index.swap", "a-0/00000000000000000000.log.cleaned", "a-0/00000000000000000009.snapshot",
+		"a-0/00000000000000000001.5.log",
+	}
+	for _, name := range inside {
+		if err := os.MkdirAll(filepath.Join(dir, name, "kept"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	h.open()
 	expect(t, h.partition("a"), "mine")
-	for _, name := range []string{"lost+found", "old copy of topic", "README.txt"} {
+	for _, name := range append([]string{"lost+found", "old copy of topic", "README.txt"}, inside...) {
 		if n := strings.Count(h.logs.String(), name); n != 1 {
 			t.Errorf("%s is named %d times in:\n%s", name, n, h.logs)
 		}
 	}
+	h.crash()
+	expect(t, h.partition("a"), "mine")
 	h.stop()
+	for _, name := range inside {
+		if _, err := os.Stat(filepath.Join(dir, name, "kept")); err != nil {
+			t.Error(err)
+		}
+	}
 	for _, name := range []string{"lost+found/#123", "old copy of topic/#123", "README.txt"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)

@@ -206,6 +206,8 @@ func (t *Task) list() error {
 		path := filepath.Join(t.Dir, e.Name)
 		base, suffix, ok := layout.ParseSegmentFile(e.Name)
 		switch {
+		case e.Dir: // whatever its name is: it is nobody's of ours
+			t.Logger.Warn("not a file of the log, left alone", "path", path)
 		case ok && (strings.HasSuffix(suffix, layout.DeletedSuffix) || strings.HasSuffix(suffix, layout.CleanedSuffix)) || strings.HasSuffix(e.Name, layout.TemporarySuffix):
 			if err := t.FS.Remove(path); err != nil {
 				return err

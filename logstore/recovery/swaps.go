@@ -42,6 +42,7 @@ func (t *Task) finishSwaps() error {
 	if err != nil {
 		return err
 	}
+	entries = slices.DeleteFunc(entries, func(e vfs.Entry) bool { return e.Dir })
 	names := map[string]bool{}
 	var bases, logs []int64
 	for _, e := range entries {

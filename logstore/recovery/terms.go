@@ -35,7 +35,7 @@ func (t *Task) adoptTerms() error {
 	var logs []termFile
 	named := false
 	for _, e := range entries {
-		if base, term, suffix, ok := layout.ParseTermFile(e.Name); ok && suffix == layout.LogSuffix {
+		if base, term, suffix, ok := layout.ParseTermFile(e.Name); ok && suffix == layout.LogSuffix && !e.Dir {
 			logs = append(logs, termFile{base, term})
 			named = named || term > 0
 		}
