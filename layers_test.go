@@ -41,7 +41,7 @@ var layers = []layer{
 	{dir: "logstore/index", may: []string{"codec/batch", "internal/vfs"}, why: "the byte formats of a segment's indexes"},
 	{dir: "logstore/producer", may: []string{"codec/batch", "logstore/index"}, why: "producer and transaction state without I/O, and its snapshot"},
 	{dir: "logstore/logfile", may: []string{"codec/batch", "internal/vfs", "logstore/index"}, modules: []string{"golang.org/x/sys/unix"}, why: "reads a .log file batch by batch"},
-	{dir: "logstore/cleaner", may: []string{"codec/batch", "internal/vfs", "logstore/index", "logstore/logfile", "logstore/producer"}, why: "what compaction keeps; it knows no partition and swaps nothing"},
+	{dir: "logstore/cleaner", may: []string{"codec/batch", "internal/vfs", "logstore/index", "logstore/logfile", "logstore/producer"}, modules: []string{"golang.org/x/sys/unix"}, why: "what compaction keeps; it knows no partition and swaps nothing"},
 	{dir: "logstore/checkpoint", may: []string{"internal/vfs"}, why: "the small files beside the logs"},
 	{dir: "logstore/journal", may: []string{"internal/vfs"}, why: "the commit journal's files; it knows no partition"},
 	{dir: "logstore/layout", may: []string{"logstore/checkpoint", "logstore/journal"}, why: "names of files and directories"},

@@ -46,6 +46,7 @@ type Round struct {
 	retained  batch.Retained
 	out       []byte
 	batchKeys []slot // scratch of mapBatch
+	turn      turn
 
 	// Stats of the round.
 	Stats Stats
@@ -109,6 +110,7 @@ func (r *Round) slotsFor(ctx context.Context, sources []Source) (int, error) {
 					return at, err
 				}
 				records += int64(v.RecordCount())
+				r.turn.worked(len(v))
 			}
 			return sc.At, ctx.Err()
 		})
@@ -148,6 +150,7 @@ func (r *Round) mapSource(ctx context.Context, sc *logfile.Scanner, from int64, 
 			return false, at, err
 		}
 		r.Stats.BytesRead += int64(len(v))
+		r.turn.worked(len(v))
 		if v.IsControl() {
 			_, err = txns.control(v)
 		} else if !txns.data(v) && v.LastOffset() >= from {
@@ -162,6 +165,7 @@ func (r *Round) mapSource(ctx context.Context, sc *logfile.Scanner, from int64, 
 
 func (r *Round) mapBatch(v batch.View, from int64) (full bool, err error) {
 	it, err := v.Records(limits.DecompressedBatchBytes)
+	r.turn.worked(limits.CleanerTurnBytes)
 	if err != nil {
 		if opaque(err) { // kept as it is
 			err = nil
@@ -171,6 +175,7 @@ func (r *Round) mapBatch(v batch.View, from int64) (full bool, err error) {
 	defer it.Close()
 	r.batchKeys = r.batchKeys[:0]
 	for it.Next() {
+		r.turn.worked(len(it.Encoded()))
 		if x := it.Record(); x.Key != nil && x.Offset >= from {
 			high, low := hash(x.Key)
 			r.batchKeys = append(r.batchKeys, slot{high, low, x.Offset + 1})
@@ -182,6 +187,7 @@ func (r *Round) mapBatch(v batch.View, from int64) (full bool, err error) {
 		return false, err
 	}
 	for _, x := range r.batchKeys {
+		r.turn.worked(0)
 		if !r.keys.put(x) {
 			return true, nil
 		}
@@ -239,6 +245,7 @@ func (r *Round) cleanSource(ctx context.Context, sc *logfile.Scanner, last bool,
 		}
 		if err == nil && v != nil {
 			r.Stats.BytesRead += int64(len(v))
+			r.turn.worked(len(v))
 			err = r.batch(v, last && sc.At >= sc.Size, o, b)
 		}
 		if err == nil && len(r.out) >= r.BufferBytes {
@@ -260,6 +267,7 @@ func (r *Round) flush(ctx context.Context, o *Output) error {
 	if _, err := o.File.WriteAt(r.out, o.SizeBytes); err != nil {
 		return err
 	}
+	r.turn.worked(limits.CleanerTurnBytes)
 	o.SizeBytes += int64(len(r.out))
 	// A journaling file system lets the commit of a producer wait until what others wrote before it has reached the disk, so
 	// there must never be much of it.
@@ -311,6 +319,7 @@ func (r *Round) filter(v batch.View, lastOfGroup bool) (same bool, err error) {
 		return false, nil
 	}
 	it, err := v.Records(limits.DecompressedBatchBytes)
+	r.turn.worked(limits.CleanerTurnBytes) // the same while one is decompressed
 	if err != nil {
 		return r.keepOpaque(v, err)
 	}
@@ -318,6 +327,7 @@ func (r *Round) filter(v batch.View, lastOfGroup bool) (same bool, err error) {
 	r.retained.Reset()
 	all := true
 	for it.Next() {
+		r.turn.worked(len(it.Encoded()))
 		r.Stats.RecordsRead++
 		if v.IsControl() || r.keep(v, it.Record()) {
 			r.retained.Keep(it)
@@ -341,7 +351,9 @@ func (r *Round) filter(v batch.View, lastOfGroup bool) (same bool, err error) {
 		r.out = append(r.out, v...)
 		return true, nil
 	}
+	r.turn.worked(limits.CleanerTurnBytes) // nobody is let in while a batch is compressed
 	r.out, err = r.retained.Build(r.out, v, newHorizon)
+	r.turn.worked(limits.CleanerTurnBytes)
 	return false, err
 }
 
