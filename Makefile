@@ -77,7 +77,7 @@ kubernetes: build
 pyroscope: build
 	bin="$$(e2e/pyroscope/build)" && PYROSCOPE_BIN="$$bin/pyroscope" KAAS_BIN=$(abspath kaas) $(GO) test -tags pyroscope -count=1 -v -timeout 10m ./e2e/pyroscope
 
-# Where kaas stands against the limits of this machine: about 18 minutes, alone. Ctrl-C keeps
+# Where kaas stands against the limits of this machine: about 19 minutes, alone. Ctrl-C keeps
 # the rows of the scenarios that are through; what failed is a row and stops nothing.
 # ROWS=durable,tail measures only these scenarios; ./kaas bench --list names all.
 # A run in pieces is one table with make bench-table.
@@ -87,7 +87,7 @@ bench: build bin/kaas-without-profile
 bin/kaas-without-profile: FORCE
 	CGO_ENABLED=0 $(GO) build -trimpath -pgo=off -ldflags '-s -w -X main.version=$(VERSION)' -o $@ ./cmd/kaas
 
-# Side by side with Apache Kafka (Java and Maven), or with the broker at RIVAL=host:port: about 20 minutes, alone.
+# Side by side with Apache Kafka (Java and Maven), or with the broker at RIVAL=host:port: about 11 minutes, alone.
 # ROWS='storm;latency' compares only these; ./kaas bench compare --list names all.
 RIVAL ?= kafka
 bench-compare: build

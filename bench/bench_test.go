@@ -197,6 +197,15 @@ func TestScenarioPlan(t *testing.T) {
 	if total > 30*60 {
 		t.Errorf("all scenarios take %d s", total)
 	}
+	parts := compareOptions{options: options{Rounds: 2}, Rate: 1000}.parts([2]*contender{}, io.Discard)
+	for _, p := range parts[:len(parts)-1] { // the last one only looks
+		if p.seconds <= 0 || 2*toGo([]part{p}) > mostOfAPart {
+			t.Errorf("%s: %d s, at most %v", p.scenario, p.seconds, mostOfAPart)
+		}
+	}
+	if whole := toGo(parts); whole > 25*time.Minute {
+		t.Errorf("a comparison takes %v", whole)
+	}
 	var names []string
 	for _, s := range scenarios() {
 		names = append(names, s.name, s.name+", 64 KB")
@@ -240,7 +249,7 @@ func TestPartsOfAComparison(t *testing.T) {
 	last := func(figures []figure) figure {
 		return figures[slices.IndexFunc(figures, func(f figure) bool { return f.Verdict == failed })]
 	}
-	part := part{"p", "p", func() ([]figure, error) { sides[0].kill(); return nil, errors.New("no answer") }}
+	part := part{"p", "p", 1, func() ([]figure, error) { sides[0].kill(); return nil, errors.New("no answer") }}
 	if f := last(o.measure(t.Context(), part, sides, io.Discard)); f.Note != "no answer" {
 		t.Errorf("%+v", f)
 	}

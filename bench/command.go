@@ -51,7 +51,7 @@ loop of the same run, in the order A B B A, and the processor time of both is
 read from outside. Each row says its commit, host, spread, target and whether
 that was met. A scenario that fails is a row that says so.
 Measure alone: other work on the machine is in every figure. All scenarios take
-about 18 minutes, those with targets come first; in pieces (--rows) they are as
+about 19 minutes, those with targets come first; in pieces (--rows) they are as
 good, and bench table puts the rows together. An interrupt (ctrl-C) keeps the
 rows of the scenarios that had come to their ends.
 

@@ -62,7 +62,7 @@ func runCompare(ctx context.Context, o compareOptions, out io.Writer) (err error
 	begin, path := time.Now(), ""
 	parts := o.parts(sides, out)
 	for i, p := range parts {
-		fmt.Fprintf(out, "--- %d of %d, after %v: %s\n", i+1, len(parts), time.Since(begin).Round(time.Second), p.scenario)
+		fmt.Fprintf(out, "--- %d of %d, after %v, about %v to go: %s\n", i+1, len(parts), time.Since(begin).Round(time.Second), toGo(parts[i:]), p.scenario)
 		figures := o.measure(ctx, p, sides, out)
 		if ctx.Err() != nil {
 			break // what it has is of a part of it
@@ -165,14 +165,23 @@ func (o compareOptions) revive(sides [2]*contender, out io.Writer) error {
 type part struct {
 	name     string
 	scenario string // of its rows, so that one of a failure goes when a later run succeeds
+	seconds  int    // that it takes by default
 	run      func() ([]figure, error)
+}
+
+// toGo is how long parts take by default.
+func toGo(parts []part) (left time.Duration) {
+	for _, p := range parts {
+		left += time.Duration(p.seconds) * time.Second
+	}
+	return left
 }
 
 // parts are those that were chosen, in their order.
 func (o compareOptions) parts(sides [2]*contender, out io.Writer) (parts []part) {
-	all := []part{{restRows, restRows, func() ([]figure, error) { return atRest(sides, out) }}}
+	all := []part{{restRows, restRows, 33, func() ([]figure, error) { return atRest(sides, out) }}}
 	for number, c := range contests() {
-		all = append(all, part{c.name, c.name, func() ([]figure, error) { return hold(o, c, number, sides, out) }})
+		all = append(all, part{c.name, c.name, c.seconds * max(o.Rounds, usualRounds) / usualRounds, func() ([]figure, error) { return hold(o, c, number, sides, out) }})
 	}
 	for _, durable := range []bool{false, true} {
 		acks := "1"
@@ -180,9 +189,9 @@ func (o compareOptions) parts(sides [2]*contender, out io.Writer) (parts []part)
 			acks = "all"
 		}
 		scenario := fmt.Sprintf("%.0f records/s of 1 KB at intended times, acks=%s", o.Rate, acks)
-		all = append(all, part{latencyRows, scenario, func() ([]figure, error) { return latencies(o, scenario, sides, durable, out) }})
+		all = append(all, part{latencyRows, scenario, 64 * max(o.Rounds, usualRounds) / usualRounds, func() ([]figure, error) { return latencies(o, scenario, sides, durable, out) }})
 	}
-	all = append(all, part{restRows, restRows, func() ([]figure, error) { return footprints(sides, "after all of it"), nil }})
+	all = append(all, part{restRows, restRows, 0, func() ([]figure, error) { return footprints(sides, "after all of it"), nil }})
 	wanted := chosen(o.Rows)
 	return slices.DeleteFunc(all, func(p part) bool { return !wanted(p.name) })
 }

@@ -16,6 +16,7 @@ type contest struct {
 	storm   bool // small keyed requests; load says only the topic
 	bytes   float64
 	load    rig.Load
+	seconds int                 // that it takes by default beside Apache Kafka, on two processors
 	judge   func(figure) figure // of the ratios to Apache Kafka; nil: none has a target
 }
 
@@ -99,21 +100,21 @@ func contests() []contest {
 	small := stormLoad()
 	small.Producers = 200
 	return []contest{
-		{name: "produce and follow, 64 KB batches, 16 partitions", bytes: 1, load: rig.CostOfAByte(1), judge: judging(cpuRatio, below(0.25))},
-		{name: "produce and follow, 256 KB batches, 16 partitions", bytes: 1, load: middle, judge: judging(cpuRatio, below(0.25))},
-		{name: "produce only, 64 KB batches, 16 partitions", bytes: 1, load: only},
-		{name: "produce and follow, 1 MB batches, 16 partitions", bytes: 1, load: large},
-		{name: "produce and follow, 64 KB batches, 100 partitions", bytes: 1, load: wide},
-		{name: "produce and follow, lz4, GB of compressed bytes", bytes: 0.4, load: lz4},
-		{name: "produce and follow, zstd, GB of compressed bytes", bytes: 0.4, load: zstd},
-		{name: "produce and follow, 64 KB batches, 16 partitions, acks=all", durable: true, bytes: 0.4, load: rig.CostOfAByte(-1)},
-		{name: "16 KB batches, 100 partitions and connections, acks=all", durable: true, bytes: 0.6, load: durable100, judge: judging(throughputRatio, above(10))},
-		{name: "4 KB batches, 100 partitions and connections, acks=all", durable: true, bytes: 0.15, load: durableSmall, judge: judging(throughputRatio, above(10))},
-		{name: "64 KB batches, 100 partitions and connections, acks=all", durable: true, bytes: 1, load: durableLarge, judge: judging(throughputRatio, above(10))},
-		{name: "one 100-byte record a batch, 100 partitions and connections", bytes: 0.02, load: single},
-		{name: "storm: 1 to 10 keyed records of 100 B, 200 connections", storm: true, bytes: 0.15, load: small, judge: judging(requestsRatio, above(5))},
-		{name: "read a backlog, 1 MiB fetches on 2 connections", drain: true, bytes: 1, load: backlog, judge: judging(cpuRatio, below(1))},
-		{name: "8 readers at the tail", bytes: 0.5, load: eight, judge: judging(cpuRatio, below(0.35))},
+		{name: "produce and follow, 64 KB batches, 16 partitions", bytes: 1, seconds: 18, load: rig.CostOfAByte(1), judge: judging(cpuRatio, below(0.25))},
+		{name: "produce and follow, 256 KB batches, 16 partitions", bytes: 1, seconds: 14, load: middle, judge: judging(cpuRatio, below(0.25))},
+		{name: "produce only, 64 KB batches, 16 partitions", bytes: 1, seconds: 14, load: only},
+		{name: "produce and follow, 1 MB batches, 16 partitions", bytes: 1, seconds: 14, load: large},
+		{name: "produce and follow, 64 KB batches, 100 partitions", bytes: 1, seconds: 21, load: wide},
+		{name: "produce and follow, lz4, GB of compressed bytes", bytes: 0.4, seconds: 14, load: lz4},
+		{name: "produce and follow, zstd, GB of compressed bytes", bytes: 0.4, seconds: 21, load: zstd},
+		{name: "produce and follow, 64 KB batches, 16 partitions, acks=all", durable: true, bytes: 0.4, seconds: 18, load: rig.CostOfAByte(-1)},
+		{name: "16 KB batches, 100 partitions and connections, acks=all", durable: true, bytes: 0.6, seconds: 43, load: durable100, judge: judging(throughputRatio, above(10))},
+		{name: "4 KB batches, 100 partitions and connections, acks=all", durable: true, bytes: 0.15, seconds: 57, load: durableSmall, judge: judging(throughputRatio, above(10))},
+		{name: "64 KB batches, 100 partitions and connections, acks=all", durable: true, bytes: 1, seconds: 65, load: durableLarge, judge: judging(throughputRatio, above(10))},
+		{name: "one 100-byte record a batch, 100 partitions and connections", bytes: 0.02, seconds: 30, load: single},
+		{name: "storm: 1 to 10 keyed records of 100 B, 200 connections", storm: true, bytes: 0.15, seconds: 23, load: small, judge: judging(requestsRatio, above(5))},
+		{name: "read a backlog, 1 MiB fetches on 2 connections", drain: true, bytes: 1, seconds: 25, load: backlog, judge: judging(cpuRatio, below(1))},
+		{name: "8 readers at the tail", bytes: 0.5, seconds: 14, load: eight, judge: judging(cpuRatio, below(0.35))},
 	}
 }
 

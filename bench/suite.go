@@ -45,9 +45,9 @@ func targeted() []scenario {
 		{"fan-out", "8 readers at the tail", 10, 0, fanOut},
 		{"storm", "small keyed requests of 200 connections, against a bare gnet echo", 20, 0, storm},
 		{"durable", "acks=all after fdatasync: throughput in bursts and sustained, and latency by partitions", 320, 0, durable},
-		{"tail", "latency at a fixed rate, with and without a reader at the tail, quiet and among cold reads, stalled readers and idle polls", 80, 0, tailLatency},
+		{"tail", "latency at a fixed rate, with and without a reader at the tail, quiet and among cold reads, stalled readers and idle polls", 120, 0, tailLatency},
 		{"start-up", "exec to ready, to the first acknowledged produce, idle memory", 25, 0, startUp},
-		{"idle", "1,000 idle partitions and 1,000 idle consumers, against a raw loop of the same polls", 60, 0, idleConsumers},
+		{"idle", "1,000 idle partitions and 1,000 idle consumers, against a raw loop of the same polls", 75, 0, idleConsumers},
 		{"partitions", "10 to 10,000 partitions: cost of a request, against bare writes; idle, open time", 60, 0, manyPartitions},
 		{"connections", "10 to 5,000 connections: cost of a request, against a bare gnet echo", 25, 0, manyConnections},
 		{"profiling", "what pushing profiles to a Pyroscope server costs", 130, 0, profilingCost},
@@ -57,7 +57,7 @@ func targeted() []scenario {
 // scenarios are those of `make bench`, in their order.
 func scenarios() []scenario {
 	return append(targeted(),
-		scenario{"pgo", "what the build's profile gains", 50, 0, profileGain},
+		scenario{"pgo", "what the build's profile gains", 70, 0, profileGain},
 		scenario{"append", "produce only, against the raw loop", 10, 0, appendOnly},
 		scenario{"groups", "1,000 members in one group, 1,000 groups of 3", 35, 0, groups},
 		scenario{"commits", "offset commits of small groups", 25, 0, commits},
